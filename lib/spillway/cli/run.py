@@ -421,7 +421,7 @@ def _run_exempt(asked: argparse.Namespace) -> int:
         until = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
         if until <= now:
             raise UsageError(
-                f"`--until` must be later than now, got {asked.until!r}; to end it say --until now"
+                f"`--until` must be later than now, got {asked.until!r}; to end the exemption, write --until now"
             )
     found = exempt(Tables(settings), contract.stream, until, asked.reason, now)
     if asked.json:
@@ -429,7 +429,7 @@ def _run_exempt(asked: argparse.Namespace) -> int:
     elif until == now:
         print_line(f"{contract.stream} is no longer exempt: its next batch is shed by its contract")
     else:
-        print_line(f"{contract.stream} is {found.sentence}. Nothing of it is shed from its next batch on.")
+        print_line(f"{contract.stream} is {found.sentence}. From its next batch on, nothing of it is shed.")
     return 0
 
 

@@ -45,7 +45,7 @@ LANDING_PATH = Text(
         r"^(?!/+\Z)(?!\s)(?!.*\s\Z)(?!(.*/)?\.{1,2}(/|\Z))(?![A-Za-z][A-Za-z0-9+.-]*://[^/]*/*\Z)"
         r"[^\x00-\x1f\x7f\\]+\Z"
     ),
-    means="a folder below a root, without `.` or `..` on the way to it",
+    means="a folder below a root, without `.` or `..` in its path",
     remedy="write the folder itself, e.g. weather",
 )
 """The shape of a landing folder: never a root itself, never outside of its root."""
@@ -448,7 +448,7 @@ def sketch_problems(sketches: Sequence[Sketch], types: Mapping[str, str], stream
         first = asked.setdefault((sketch.kind, tuple(sketch.attributes)), i)
         if first != i:
             rule = f"be the only {sketch.kind} of these attributes (see sketches[{first}])"
-            remedy = "questions name a sketch by its kind and attributes: keep one of them"
+            remedy = "queries name a sketch by its kind and attributes: keep one of them"
             yield f"sketches[{i}]", rule, "+".join(map(str, sketch.attributes)), remedy
         alone = Report("")
         Record(Sketch).read(to_plain(sketch), "", alone)
@@ -458,7 +458,7 @@ def sketch_problems(sketches: Sequence[Sketch], types: Mapping[str, str], stream
             try:
                 SketchSpec.from_contract(sketch, types, stream)
             except InvalidValue as problem:
-                yield f"sketches[{i}]", "be one that can be built", sketch.kind, str(problem)
+                yield f"sketches[{i}]", "be a valid sketch", sketch.kind, str(problem)
             except (TypeError, ValueError):
                 # a field has the wrong type, and its own rule already reports that
                 continue

@@ -215,7 +215,7 @@ class Attribute:
                 "priority",
                 f"be absent for role {self.role}",
                 self.priority,
-                "it always travels as it is: remove it",
+                "it is always sent unchanged: remove it",
             )
 
 

@@ -72,7 +72,7 @@ TYPES = [{"name": "high", "utility": 1.0}]
         ({"left": {"attribute": "tags", "type": "urgency"}}, "left.type", "stand with types", False),
         (
             {"left": {"attribute": "tags", "type": "urgency"}, "types": TYPES + TYPES},
-            "types[1].name", "stand once", False,
+            "types[1].name", "occur once", False,
         ),
         (
             {

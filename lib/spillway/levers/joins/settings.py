@@ -319,7 +319,7 @@ class JoinSettings:
         names = [one.name for one in self.types]
         for i, name in enumerate(names):
             if name in names[:i]:
-                yield f"types[{i}].name", "stand once in the list", name, "remove the repeat"
+                yield f"types[{i}].name", "occur once in the list", name, "remove the repeat"
         if self.types and not any(one.utility for one in self.types) and not self.otherwise:
             yield "types", "have a utility, at least one of them", 0, "give one a utility above 0"
 

@@ -282,7 +282,7 @@ class QualitySettings:
         names = [step.name for step in self.steps]
         for at, name in enumerate(names):
             if name in names[:at]:
-                yield f"steps[{at}].name", "stand once among the steps", name, "rename one"
+                yield f"steps[{at}].name", "occur once among the steps", name, "rename one"
         if self.steps and len(set(names)) == len(names):
             try:
                 self.ordered_steps("")

@@ -174,14 +174,14 @@ class SifterSettings(StatedQueries):
         if whole and self.fairness == 0:
             yield (
                 "fairness",
-                "be above 0 where a query must have all of its rows: nothing that is asked for could go",
+                "be above 0 if a query must have all of its rows; with 0, no row of any query could be dropped",
                 self.fairness,
                 f"write e.g. fairness: 0.5, or lower at_least of {whole[0]}",
             )
         names = [query.title for query in self.queries]
         for place, name in enumerate(names):
             if name in names[:place]:
-                yield f"queries[{place}]", "be told apart from the others", name, "remove it, or add a name"
+                yield f"queries[{place}]", "differ from the other names", name, "remove it, or add a name"
 
     def stream_rules(self, contract: StreamContract) -> Iterator[Broken]:
         """Yield the rules that these settings break in combination with the rest of the stream's contract."""
