@@ -97,7 +97,7 @@ def test_a_known_name_with_other_bytes_is_refused_by_name_counted_and_its_earlie
     assert world.fates() == [("a.json", "ingested"), ("a.json", "refused")]
     sentence = world.files()[1].reason or ""
     assert "delays/a.json: `the file` must not change once it was taken in (batch 1" in sentence
-    assert "deliver what is new as a new file, or spillway replay delays --file a.json" in sentence
+    assert "deliver new rows in a new file, or spillway replay delays --file a.json" in sentence
     assert world.totals() == [(4, 4, 0, 0), (1, 0, 1, 0)]
     (row,) = world.rejected()
     assert (row["file"], row["line"], row["seq"], row["reason"]) == ("delays/a.json", 0, None, sentence)

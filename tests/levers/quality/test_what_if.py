@@ -92,7 +92,7 @@ def test_what_cannot_be_replayed_is_refused_by_name(tmp_path: Path) -> None:
     ):
         what_if(world.tables, world.engine, world.contracts, "desk", RuleChanges(capacity=0))
     day = date(2020, 1, 1)
-    with pytest.raises(UsageError, match="`dates` must hold windows"):
+    with pytest.raises(UsageError, match="`dates` must have computed windows"):
         what_if(world.tables, world.engine, world.contracts, "desk", RuleChanges(), (day, day))
 
 
