@@ -1,12 +1,12 @@
 """
 ### Shed dates again (backfill)
 
-This DAG runs on demand: fill in the form. The batches of the dates are shed again from `raw`, with the facts with
-which they were first shed. A separate step makes their sketches again. Dates whose raw tuples were retired are refused,
-the log lists them, and their transmitted rows stay unchanged.
+This DAG runs on request: fill in the form. It sheds the batches of the dates again from `raw`, with the model
+versions of their first run. A separate step makes their sketches again. Dates whose raw tuples were retired are
+refused. The log lists these dates, and their transmitted rows stay unchanged.
 
-Only one task at a time works on a channel: no other date is shed, and no training, validation or maintenance of the
-channel runs at the same time. A second run leaves the same rows.
+Only one task at a time works on a channel: during a backfill, no shedding, training, validation or maintenance of the
+channel runs. A second run writes the same rows.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 
 Every night this DAG deletes rows that are past their table's retention (column contracts in `schemas/tables`, `retain`
 in a stream's contract). It archives or removes delivered files whose batch is done, if the contract says so
-(`source.after_ingest`). It merges the small files of closed dates and of small tables, and deletes files that no
-table has needed for a week. Data that recovery or validation still needs is kept. This DAG does not start Spark.
+(`source.after_ingest`). It compacts the small files of closed dates and of small tables. It deletes files that no
+table has used for a week. It keeps data that recovery or validation still needs. This DAG does not start Spark.
 
 **Dry run**: trigger it with `dry_run`. The log then lists the actions, and nothing is changed.
 """

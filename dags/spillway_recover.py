@@ -1,14 +1,14 @@
 """
 ### Recover shed values
 
-This DAG runs on demand: fill in the form. Every shed value is recovered with its bound, from the `transmitted` rows of
-the destination and from the data that was kept at the source.
+This DAG runs on request: fill in the form. It recovers every shed value with its bound, from the `transmitted` rows at
+the destination and from the data kept at the source.
 
 - **With an output** the requested rows and attributes are written below the folder `SPILLWAY_OUTPUT`. A name that
-  ends in `.parquet`, `.csv` or `.json` is a file. A name without a suffix is a Delta table, which then holds only
-  these rows. The log has the number of bytes read.
+  ends in `.parquet`, `.csv` or `.json` is a file. A name without a suffix is a Delta table. Its rows are
+  replaced by the requested rows. The log has the number of bytes read.
 - **Without an output** every batch with a row in the range is recovered as a whole and replaces its rows in
-  `recovered/<stream>`. A second run leaves the same rows.
+  `recovered/<stream>`. A second run writes the same rows.
 
 For one key, `spillway recover STREAM --key name=value` is faster: it does not start Spark or a DAG.
 """

@@ -2,21 +2,20 @@
 ### Take in new files and shed them to capacity
 
 Every quarter of an hour this DAG lists the landing zone. If a file is new or a batch is pending, it submits one Spark
-application per channel, which takes in, plans, sheds and updates the ledger. If there is nothing new, the run ends in
+application per channel, which takes in, plans, sheds and updates the ledger. If nothing is new, the run ends in
 seconds without starting Spark.
 
-If a contract has `batching:`, small batches wait and are sent together. They are taken in at once. They are sent by the
-first run after they are large enough or have waited long enough, also if no new file has landed. `spillway status`
+If a contract has `batching:`, small batches wait and are sent together. They are taken in at once. The first run
+after they reach the size or the age of the contract sends them, also if no new file has landed. `spillway status`
 lists the batches that wait. `spillway run --now` and a backfill do not wait.
 
-A separate step makes the sketches that contracts specify, from the accepted rows. It can be inspected and retried
-alone. If it fails, the shed data is validated nevertheless, and the next run makes the missing sketches.
+A separate step makes the sketches that contracts specify, from the accepted rows. You can retry it
+alone. If it fails, validation of the shed data still runs, and the next run makes the missing sketches.
 
-**To shed dates again**, trigger `spillway_backfill`. Airflow offers no backfill of this DAG, which has no dates to shed
-again.
+**To shed dates again**, trigger `spillway_backfill`. This DAG does not support backfills of Airflow.
 
-A failure of one stream does not stop the others. They are processed, then the task fails with one sentence per failure.
-If a contract is not valid, `read_contracts` fails, and only its stream waits.
+A failure of one stream does not stop the others. The task processes all streams, then it fails with one sentence per
+failure. If a contract is not valid, `read_contracts` fails, and only the stream of this contract waits.
 
 **If it fails**, read the log of the task. Its last `spillway:` line has the problem, the place and the remedy. A retry
 is always safe, because a batch replaces its own rows.

@@ -2,8 +2,8 @@
 ### Train the levers
 
 Every night this DAG trains every lever of every stream (`attributes`: cycle, thresholds, categories, predictors). Each
-training writes a new version to `models`, with its evidence. Landing files of streams that were never trained are
-taken in first, so that the first run of a new stream has data for training.
+training writes a new version to `models`, with its evidence. For a stream that was never
+trained, the DAG first takes in its landing files as training data.
 
 The versions of a batch are pinned when it is first planned. A new training never changes data that was already shed.
 """

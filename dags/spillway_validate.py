@@ -2,7 +2,7 @@
 ### Validate recovered data
 
 This DAG runs every night, and each time `spillway_shed` has shed new data. It recovers the shed data, compares it with
-`raw` while raw exists, writes certificates and runs every expectation suite. If a contract has `retain_raw: {retire:
+the rows in `raw`, writes certificates and runs every expectation suite. If a contract has `retain_raw: {retire:
 true}`, it deletes raw tuples whose recovery was validated. Then it writes the report and the Data Docs. Only data that
 changed since the last validation is checked.
 
@@ -46,7 +46,7 @@ with DAG(
             False,
             type="boolean",
             title="Everything",
-            description="Validate all batches again, not only what changed since the last validation.",
+            description="Validate all batches again, not only those that changed since the last validation.",
         ),
     },
 ) as dag:

@@ -6,8 +6,8 @@ queries (`schemas/joins`, `schemas/queries`). If there are any, it submits one S
 within their budgets, writes the results and records the skipped work. If there are none, the run ends in seconds
 without starting Spark.
 
-A failure of one join or query does not stop the others. They are computed, then the task fails with one sentence per
-failure. A batch that arrives late opens its window again.
+A failure of one join or query does not stop the others. The task computes all of them, then it fails with one
+sentence per failure. A batch that arrives late opens its window again.
 
 **If it fails**, read the log of the task. Its last `spillway:` line has the problem, the place and the remedy. A retry
 is always safe, because a window replaces its own rows.

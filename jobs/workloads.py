@@ -30,7 +30,7 @@ def main() -> None:
     try:
         with spark_engine("spillway workloads") as engine:
             done = run_workloads(tables, engine, contracts, asked.subject, say)
-        say(f"{len(done)} windows worked out")
+        say(f"{len(done)} windows computed")
     finally:
         say(f"report: {build_report(tables.now(), Path(settings.build, 'report.html'))}")
 

@@ -385,8 +385,16 @@ def test_explain_of_a_stream_without_levers_says_so(
             "wind",
             "this plan loses least of those that fit the capacity: it is rounded within its bound",
         ),
-        ("fields", "site", "because role key is never rounded or shed: it says who sent the tuple."),
-        ("fields", "at", "because role order is never rounded or shed: it says when."),
+        (
+            "fields",
+            "site",
+            "because role key is never rounded or shed: it identifies the sender of the tuple.",
+        ),
+        (
+            "fields",
+            "at",
+            "because role order is never rounded or shed: it is the time or sequence number of the tuple.",
+        ),
         ("meadows", "temp", "because no scheme yet: the stream waits to be taken in, trained and shed."),
     ],
 )
@@ -442,7 +450,7 @@ def test_explain_names_what_the_owner_overruled(
         ),
         (
             ["recover", "fields", "--seq", "1", "--to-seq", "2"],
-            "`seq` must stand without a first and a last seq",
+            "`seq` must not be combined with a first or a last seq",
         ),
         (
             ["recover", "fields", "--output", "a.xlsx"],

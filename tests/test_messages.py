@@ -142,7 +142,7 @@ def test_capacity_without_a_rate_gets_one_as_its_remedy(tmp_path: Path, capacity
         ("level = ERROR", "quote it: 'ERROR'"),
         ("level in ('INFO', ERROR)", "quote it: 'ERROR'"),
         ("level = 'ERROR' and Error != level", "quote it: 'Error'"),
-        ("level like 'E%'", "list them"),
+        ("level like 'E%'", "list the values"),
         ("lower(level) = 'error'", "lower()"),
         ("at > now()", "write a constant"),
         ("temp > id", "with a constant"),

@@ -262,7 +262,7 @@ def test_explain_says_that_the_stream_is_exempt_and_until_when(
     assert main(["explain", "sites", "temp"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert said.startswith(
-        "sites is exempt until 2099-01-01 00:00 UTC: an audit: nothing of it is shed from its next batch on"
+        "sites is exempt until 2099-01-01 00:00 UTC: an audit: from its next batch on, nothing of it is shed"
     )
     assert main(["explain", "sites", "temp", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["exempt"] == "exempt until 2099-01-01 00:00 UTC: an audit"

@@ -612,11 +612,11 @@ def _refused_pairs() -> dict[Pair, Callable[[Claims, int], None]]:
             )
     for name in ("attributes", "sifters"):
         found[name, name] = expect_refusal(
-            "stand once in the list", name, stream={"levers": [AS_LEVERS[name]] * 2}
+            "occur once in the list", name, stream={"levers": [AS_LEVERS[name]] * 2}
         )
     for name in ("joins", "quality"):
         found[name, name] = expect_refusal(
-            "stand once in the list", name, workload={"levers": [AS_LEVERS[name]] * 2}
+            "occur once in the list", name, workload={"levers": [AS_LEVERS[name]] * 2}
         )
         found[name, "sketches"] = expect_refusal(
             "sketches", workload={"levers": [AS_LEVERS[name]], "sketches": list(SKETCHES)}
@@ -633,7 +633,7 @@ def _refused_pairs() -> dict[Pair, Callable[[Claims, int], None]]:
         "results_made", "have a contract", workload={"inputs": ["east", "results_made"], "levers": [JOINS]}
     )
     found["attributes", "sifters"] = expect_refusal(
-        "stand behind every lever that loses rows", "attributes",
+        "come after every lever that drops rows", "attributes",
         stream={"levers": [AS_LEVERS["attributes"], SIFTERS]},
     )  # fmt: skip
     found["deduplication", "deduplication"] = expect_refusal(

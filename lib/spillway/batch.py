@@ -181,8 +181,8 @@ class Batch:
     def quarantine_sentence(self, problem: object) -> str:
         """Return a sentence that the batch is quarantined, why, and how to retry it."""
         return (
-            f"{self.stream}: batch {self.batch} failed a second time and is set aside: {problem}; mend it, then "
-            f"spillway replay {self.stream} --date {self.batch_date}"
+            f"{self.stream}: batch {self.batch} failed a second time and is quarantined: {problem}; fix the cause, "
+            f"then spillway replay {self.stream} --date {self.batch_date}"
         )
 
     def row(self) -> dict[str, Any]:

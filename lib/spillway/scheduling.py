@@ -221,7 +221,7 @@ def sketch_arguments(
 
     channels = _only(settings, unsketched_channels(settings, dates), only)
     if not channels:
-        raise NothingToDo("every batch has the sketches that its contract asks for")
+        raise NothingToDo("every batch has the sketches of its contract")
     between = ["--from-date", str(dates[0]), "--to-date", str(dates[1])] if dates else []
     return {channel: ["--channel", channel, *between] for channel in channels}
 
@@ -268,7 +268,7 @@ def report_run(
     try:
         alert_and_write_metrics(Tables(settings), load_usable(settings.schemas), say, failed, run_id, address)
     except SpillwayError as problem:
-        say(f"nobody could be told of the run: {problem}")
+        say(f"no alert about the run could be sent: {problem}")
 
 
 def failed_task_messages(place: str, said: str) -> list[str]:
@@ -277,10 +277,10 @@ def failed_task_messages(place: str, said: str) -> list[str]:
     >>> failed_task_messages("spillway_shed.shed", "river: `rate` must be known, got None; declare it")
     ['river: `rate` must be known, got None; declare it']
     >>> failed_task_messages("spillway_shed.shed", "")[0].partition(";")[0]
-    '`spillway_shed.shed` must say why it ends, got nothing: it was killed, or failed unexpectedly'
+    '`spillway_shed.shed` must end with a message, got none: it was killed, or failed unexpectedly'
     """
     silent = (
-        f"`{place}` must say why it ends, got nothing: it was killed, or failed unexpectedly; see its log in "
+        f"`{place}` must end with a message, got none: it was killed, or failed unexpectedly; see its log in "
         "Airflow, and clear it to run it again"
     )
     return [line for line in said.splitlines() if line.strip()] or [silent]
@@ -346,7 +346,7 @@ def workload_arguments(settings: Settings, subjects: Sequence[str] | None) -> li
 
     waiting = pending_workloads(settings, subjects or None)
     if not waiting:
-        raise NothingToDo("no window of a join or a query is closed and not worked out")
+        raise NothingToDo("all closed windows of the joins and queries are computed")
     return [part for name in waiting for part in ("--subject", name)]
 
 

@@ -255,7 +255,7 @@ def test_a_table_that_cannot_be_read_keeps_no_other_from_being_summed_up(tmp_pat
     assert isinstance(found, pa.Table)
     assert found.num_rows == 1
     assert isinstance(unread, UnreadableTable)
-    assert "`file` must be there and whole" in unread.problem
+    assert "`file` must exist and be complete" in unread.problem
     assert isinstance(other, UnreadableTable)
     assert other.problem.startswith("ArrowNotImplementedError: "), (
         "whatever it is that cannot be done with it"

@@ -733,7 +733,7 @@ def test_a_table_that_cannot_be_read_fails_by_name_and_keeps_no_other_from_being
 
     (failed,) = failures(outcomes)
     assert (failed.table, failed.stream, failed.expectation) == ("transmitted", "torn", "table_can_be_read")
-    assert failed.sentence.startswith("transmitted, torn: its files must be there and whole, got ")
+    assert failed.sentence.startswith("transmitted, torn: its files must exist and be complete, got ")
     assert {outcome.stream for outcome in outcomes if outcome.success} >= {"sound"}
 
 

@@ -154,9 +154,9 @@ def test_a_broken_rule_says_which_rows_and_what_to_do(outcomes: Any) -> None:
     (one,) = of(outcomes, "unique_with_another")
 
     assert one.sentence == (
-        "raw: unique_with_another, 2026-01-02: x, site must stand once in a batch, got 2 of 4 rows that break it, "
+        "raw: unique_with_another, 2026-01-02: x, site must occur once in a batch, got 2 of 4 rows that break it, "
         "such as batch 1, seq 0: x 1.0, site 'a'; batch 1, seq 2: x 1.0, site 'a'; "
-        "mend the source, or the rule in the contract"
+        "correct the source, or the rule in the contract"
     )
     assert (one.expectation, one.where) == ("x_site_unique_with", "batch 1, seq 0; batch 1, seq 2")
 
@@ -175,8 +175,8 @@ def test_a_rule_that_cannot_be_judged_fails_its_own_stream_alone(outcomes: Any) 
 
     assert (one.success, one.expectation) == (False, "rules_can_be_judged")
     assert one.sentence == (
-        "raw, odd: the rules of its rows must be such that they can be judged, got `x` must be string in raw, "
-        "got 'int64'; give the attribute its type back, or take the rule out; mend the rule in the contract, or "
+        "raw, odd: the rules of its rows must be valid for its columns, got `x` must be string in raw, "
+        "got 'int64'; give the attribute its type back, or take the rule out; correct the rule in the contract, or "
         "restore the rows"
     )
     assert {one.stream for one in failures(outcomes[0])} == {

@@ -58,7 +58,7 @@ def test_no_two_streams_land_in_one_folder(tmp_path: Path, one: str, other: str)
         rain=yaml.safe_dump(changed(stream="rain", source__path=other)),
     )
     (problem,) = check(folder)
-    assert (problem.field, problem.rule) == ("source.path", "lie apart from the landing folder of rain")
+    assert (problem.field, problem.rule) == ("source.path", "not overlap the landing folder of rain")
     assert check(schemas(_made(tmp_path / "apart"), weather=yaml.safe_dump(changed(source__path="a")),
                          rain=yaml.safe_dump(changed(stream="rain", source__path="ab")))) == []  # fmt: skip
 

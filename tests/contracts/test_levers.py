@@ -61,7 +61,7 @@ def test_settings_of_a_lever_that_does_not_work_here_are_refused_by_name() -> No
 def test_a_setting_of_old_beside_the_list_is_refused_with_its_place(name: str) -> None:
     value: Any = to_plain(AttributeSettings())[name]
     (problem,) = problems_of(changed(**{name: value}))
-    assert (problem.field, problem.rule) == (name, "stand under its lever")
+    assert (problem.field, problem.rule) == (name, "be stated in the entry of its lever")
     assert problem.remedy == f"write levers: [{{lever: attributes, {name}: ...}}]"
 
 
@@ -88,7 +88,7 @@ def test_a_setting_beside_the_list_is_sent_to_whichever_lever_has_it() -> None:
         ([{"lever": "toy", "every": 10, "eveyr": 9}], "levers[0].eveyr", "be a known field", "did you mean every?"),
         ([{"lever": "toy", "every": 10, "aside": "wind"}], "levers[0].aside", "be an attribute", "name one"),
         ([{"lever": "attributes"}, {"lever": "toy", "every": 10, "aside": "x"}], "levers[1].aside", "be an attr", ""),
-        ([{"lever": "toy", "every": 10}, {"lever": "toy", "every": 9}], "levers[1].lever", "stand once", "repeat"),
+        ([{"lever": "toy", "every": 10}, {"lever": "toy", "every": 9}], "levers[1].lever", "occur once", "repeat"),
         ([{"lever": "attributes", "every": 10}], "levers[0].every", "be a known field", "use one of"),
     ],
 )  # fmt: skip
@@ -131,7 +131,7 @@ def test_a_column_of_a_registered_lever_is_no_name_for_an_attribute() -> None:
     with extra_levers(**TOY):
         (problem,) = problems_of(contract)
         assert (problem.field, problem.value) == ("attributes[3].name", "Tenth")
-        assert problem.rule == "not be a name that the lever toy keeps for its column"
+        assert problem.rule == "not be a name that the lever toy reserves for its column"
         assert not jsonschema.Draft202012Validator(json_schema()).is_valid(contract)
     jsonschema.Draft202012Validator(json_schema()).validate(contract)
 
@@ -158,6 +158,6 @@ def test_a_lever_that_needs_every_row_stands_behind_those_that_lose_some(
             "attributes",
         )
         with pytest.raises(
-            ContractError, match=r"stand behind every lever that loses rows.*move it behind toy"
+            ContractError, match=r"come after every lever that drops rows.*move it behind toy"
         ):
             read_stream(changed(levers=[{"lever": "attributes"}, stated]))

@@ -106,10 +106,10 @@ def test_a_frame_may_be_unbounded_and_a_cycle_stated_by_hand() -> None:
         (changed(attributes__2__unti="degF"), "attributes[2].unti", "be a known field", "did you mean unit?"),
         (changed(attributes__3__name="TEMP"), "attributes[3].name", "differ from attributes[2].name", "rename"),
         (changed(attributes__3__field="temp"), "attributes[3].field", "be read by one attribute", "rename"),
-        (changed(attributes__3__name="seq"), "attributes[3].name", "keeps for itself", "another name"),
-        (changed(attributes__3__name="Scheme"), "attributes[3].name", "the lever attributes keeps", "field: Scheme"),
-        (changed(attributes__3__name="weight"), "attributes[3].name", "the lever sifters keeps", "another name"),
-        (changed(attributes__3__name="SIC"), "attributes[3].name", "levers to come", "another name"),
+        (changed(attributes__3__name="seq"), "attributes[3].name", "reserves for its own columns", "another name"),
+        (changed(attributes__3__name="Scheme"), "attributes[3].name", "the lever attributes reserves", "field: Scheme"),
+        (changed(attributes__3__name="weight"), "attributes[3].name", "the lever sifters reserves", "another name"),
+        (changed(attributes__3__name="SIC"), "attributes[3].name", "future levers", "another name"),
         (changed(attributes__3__name="dewp__bound_pct"), "attributes[3].name", "be a name", "write e.g."),
         (changed(attributes__3__name="dew point"), "attributes[3].name", "be a name", "field"),
         (changed(attributes__1__role="measure"), "attributes", "hold exactly one of role order", "role: order"),
@@ -141,7 +141,7 @@ def test_a_frame_may_be_unbounded_and_a_cycle_stated_by_hand() -> None:
         (with_settings(smoothing={"multiplier": 1.1}), "levers[0].smoothing.multiplier", "at most 1", "1 or less"),
         (with_settings(reevaluate={"factor": 0.5}), "levers[0].reevaluate.factor", "at least 1", "1 or more"),
         (with_settings(predictors=["last", "trendy"]), "levers[0].predictors[1]", "be one of last", "mean trend?"),
-        (with_settings(predictors=["last", "last"]), "levers[0].predictors[1]", "stand once", "remove the repeat"),
+        (with_settings(predictors=["last", "last"]), "levers[0].predictors[1]", "occur once", "remove the repeat"),
         (with_settings(predictors="last"), "levers[0].predictors", "be a list", "write [last]"),
         (with_settings(treatments=["shed"]), "levers[0].treatments", "hold keep", "add keep"),
         (with_settings(plan="prefix", treatments=["keep", "round"]), "levers[0].treatments", "hold shed", "add shed"),
@@ -256,7 +256,7 @@ def test_a_field_that_stands_twice_is_told_with_both_lines(tmp_path: Path) -> No
     text = yaml.safe_dump(WEATHER, sort_keys=False) + "channel: market\n"
     problem = check(schemas(tmp_path, weather=text))[0]
     last = len(text.splitlines())
-    assert str(problem).startswith(f"streams/weather.yaml:{last}: `channel` must stand once (first on line ")
+    assert str(problem).startswith(f"streams/weather.yaml:{last}: `channel` must occur once (first on line ")
 
 
 def test_words_that_yaml_1_1_takes_for_booleans_stay_words(tmp_path: Path) -> None:

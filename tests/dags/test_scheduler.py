@@ -288,7 +288,7 @@ def assert_a_task_that_is_killed_is_told(server: Server, heard: ThreadingHTTPSer
     ((_, body),) = heard.heard  # type: ignore[attr-defined]
     (alert,) = body["alerts"]
     assert alert["event"] == "failure"
-    assert alert["sentence"].startswith("`is_killed.dies` must say why it ends, got nothing: it was killed")
+    assert alert["sentence"].startswith("`is_killed.dies` must end with a message, got none: it was killed")
 
 
 @pytest.mark.long

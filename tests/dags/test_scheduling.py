@@ -133,7 +133,7 @@ def test_forms_offer_the_names_of_contract_files(
 
 def test_each_channel_that_lacks_a_sketch_gets_one_list_of_arguments(two_channels: Settings) -> None:
     write_table(two_channels, "batches", [batch_row("harbour", 2, DONE), batch_row("river", 2, DONE)])
-    with pytest.raises(NothingToDo, match="has the sketches that its contract asks for"):
+    with pytest.raises(NothingToDo, match="has the sketches of its contract"):
         sketch_arguments(two_channels)
     contract = Path(two_channels.schemas, "streams", "harbour.yaml")
     contract.write_text(contract.read_text() + "sketches: [{kind: distinct, attributes: [site]}]\n")

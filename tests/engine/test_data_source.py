@@ -88,7 +88,7 @@ def test_what_is_not_asked_for_is_not_even_opened(spark: Any, world: World) -> N
         ):
             found = reader(spark, world).option("where", json.dumps(where)).load("sites")
             assert found.count() == count
-        with pytest.raises(PySparkException, match="`file` must be there and whole"):
+        with pytest.raises(PySparkException, match="`file` must exist and be complete"):
             reader(spark, world).load("sites").count()
     finally:
         away.rename(file)

@@ -111,7 +111,7 @@ def test_a_draft_leaves_nested_fields_out_by_name_and_reads_the_rest(tmp_path: P
         pq.write_table(pa.Table.from_pylist(times), path)
     else:
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    assert "  # nested, and so left out of what is taken in: who, tags; flatten" in draft_contract(path)
+    assert "  # nested fields, which are not taken in: who, tags; flatten" in draft_contract(path)
     draft = drafted(path)
     assert [(a.name, a.role) for a in draft.attributes] == [
         ("at", "order"),
@@ -130,7 +130,10 @@ def test_an_identifier_is_no_measure_and_says_so(tmp_path: Path) -> None:
         ("order_id", "protected"),
         ("paid", "measure"),
     ]
-    assert "# says which one, by its name, and so is exact; a quantity: role: measure" in draft_contract(path)
+    assert (
+        "# an identifier by its name, so it is exact; if it is a quantity: role: measure"
+        in draft_contract(path)
+    )
 
 
 def test_a_draft_from_parquet_takes_the_types_of_the_file(tmp_path: Path) -> None:
@@ -163,7 +166,7 @@ def test_decimals_of_a_parquet_file_are_numbers_and_what_is_of_no_type_is_left_o
         }
     )
     pq.write_table(table, path)
-    assert "  # of no type that is taken in, and so left out: opens (time32[ms]);" in draft_contract(path)
+    assert "  # fields of other types, which are not taken in: opens (time32[ms]);" in draft_contract(path)
     draft = drafted(path)
     assert [(a.name, a.type) for a in draft.attributes][1:] == [("paid", "double"), ("pieces", "integer")]
     parsed = parse_records(draft, path.name, path.read_bytes())
@@ -369,7 +372,7 @@ def test_what_only_repeats_the_time_in_parts_is_no_measure_and_says_how_it_could
     }
     (hour,) = [line for line in text.splitlines() if "name: hour," in line]
     assert hour.endswith(
-        "# the hour of at; as a measure with codes: true it is shed, and given back exactly from that"
+        "# the hour of at; as a measure with codes: true it can be shed, and is recovered exactly"
     )
     (constant,) = [line for line in text.splitlines() if "name: site_no," in line]
     assert constant.endswith("# always 7 in the sample")

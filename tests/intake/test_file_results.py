@@ -42,7 +42,7 @@ def test_a_file_with_too_many_bad_records_is_refused_and_the_rest_of_its_batch_g
     assert whole["rule"] == "have at most 10 % bad records"
     assert "50.00 % (10 of 20); the first: delays/b.json:11: `delay_ms` must be a number" in whole["reason"]
     assert (
-        "mend the file, or the contract (or its bad_records) and then spillway replay delays"
+        "correct the file; or correct the contract (or its bad_records), then spillway replay delays"
         in whole["reason"]
     )
     assert (bad["file"], bad["line"], bad["original"]) == ("delays/c.json", 20, BAD.strip())
@@ -228,7 +228,7 @@ def test_a_batch_that_fails_twice_is_set_aside_by_name_and_the_stream_goes_on(
         patch.setattr(raw, "time_covered", failing)
         assert "batch 1 could not be written and is tried once more: `at` must be kind" in world.fails()
         assert [(b.status, b.attempts) for b in world.batches()] == [(RECORDED, 1), (INGESTED, 0)]
-        assert "batch 1 failed a second time and is set aside: `at` must be kind" in world.fails()
+        assert "batch 1 failed a second time and is quarantined: `at` must be kind" in world.fails()
         (first, _) = world.batches()
         assert (first.status, first.attempts) == (QUARANTINED, 2)
         assert first.reason == "`at` must be kind, got unkind; mend it"

@@ -97,15 +97,15 @@ def test_a_known_name_with_other_bytes_is_refused_by_name_counted_and_its_earlie
     assert world.fates() == [("a.json", "ingested"), ("a.json", "refused")]
     sentence = world.files()[1].reason or ""
     assert "delays/a.json: `the file` must not change once it was taken in (batch 1" in sentence
-    assert "deliver what is new as a new file, or spillway replay delays --file a.json" in sentence
+    assert "deliver new rows in a new file, or spillway replay delays --file a.json" in sentence
     assert world.totals() == [(4, 4, 0, 0), (1, 0, 1, 0)]
     (row,) = world.rejected()
     assert (row["file"], row["line"], row["seq"], row["reason"]) == ("delays/a.json", 0, None, sentence)
     assert row["rule"].startswith("not change once it was taken in")
-    assert row["remedy"].startswith("the rows taken in stay")
+    assert row["remedy"].startswith("the rows that were taken in stay")
     assert world.is_quiet()
     assert world.replay().batches == (), "nobody who asks for all that waits wants its rows twice"
-    assert any("left as they are" in said and "delays/a.json; --file" in said for said in world.said)
+    assert any("not taken in again" in said and "delays/a.json; --file" in said for said in world.said)
     assert world.ats() == [0, 1, 2, 3]
     assert world.replay(file="a.json").files == 1
     assert world.ats() == [0, 1, 2, 3, *range(6)], "asked for by name, all of it is taken in beside the rows"

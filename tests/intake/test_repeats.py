@@ -427,7 +427,7 @@ def test_a_no_is_certain_only_where_the_filter_has_seen_all_of_its_window(tmp_pa
         world.deliver(f"{ats[0]}.json", lines(ats))
         world.take_in()
         assert (asked(ats[0]), asked(99)) == (one, never)
-    with pytest.raises(InvalidValue, match="`dates` must be left out"):
+    with pytest.raises(InvalidValue, match="`dates` must be omitted"):
         load_sketch(world.tables, "delays", "at", "alternating_bloom", from_date=date(2026, 3, 2))
 
 

@@ -46,7 +46,7 @@ def test_joins_and_queries_that_have_nothing_to_do_say_so_and_one_that_is_not_th
     run: Run,
 ) -> None:
     code, said = run("workloads")
-    assert (code, "spillway: 0 windows worked out" in said, "spillway: report: " in said) == (0, True, True)
+    assert (code, "spillway: 0 windows computed" in said, "spillway: report: " in said) == (0, True, True)
     code, said = run("workloads", "--subject", "nobody")
     assert (code, "spillway: failed: `workload` must have a contract, got 'nobody'" in said) == (1, True)
 

@@ -103,7 +103,7 @@ DAMAGE: dict[str, tuple[Callable[[World], object], str]] = {
     ),
     "raw files that are gone": (
         lambda world: [Path(file.path).unlink() for file in world.at("raw", "sites").files()],
-        "`file` must be there and whole, got .*No such file",
+        "`file` must exist and be complete, got .*No such file",
     ),
 }
 
@@ -125,10 +125,12 @@ def test_transmitted_files_that_are_gone_or_broken_are_named(two: World, tmp_pat
     world = two.copy(tmp_path)
     (file,) = world.at("transmitted", "sites").files()
     Path(file.path).write_bytes(b"PAR1 nothing PAR1")
-    with pytest.raises(SpillwayError, match=r"part-.*`file` must be there and whole, got .Parquet file size"):
+    with pytest.raises(
+        SpillwayError, match=r"part-.*`file` must exist and be complete, got .Parquet file size"
+    ):
         looked_up(world, seq=3)
     Path(file.path).unlink()
-    with pytest.raises(SpillwayError, match=r"part-.*`file` must be there and whole.*do its batch again"):
+    with pytest.raises(SpillwayError, match=r"part-.*`file` must exist and be complete.*do its batch again"):
         looked_up(world, seq=3)
 
 

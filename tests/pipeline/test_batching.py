@@ -344,7 +344,7 @@ def test_batch_that_cannot_be_sent_does_not_block_its_group(tmp_path: Path) -> N
         with pytest.raises(SpillwayError, match="batch 4"):
             world.shed(at_once=True)
         assert statuses(world)[:3] == [DONE, DONE, DONE], "what comes before it"
-        with pytest.raises(SpillwayError, match="batch 4 failed a second time and is set aside"):
+        with pytest.raises(SpillwayError, match="batch 4 failed a second time and is quarantined"):
             world.shed()
         assert statuses(world) == [DONE, DONE, DONE, QUARANTINED, DONE, DONE]
         assert batches_by_file(world, "transmitted", "sites") == [[2, 3], [5, 6]]

@@ -217,7 +217,9 @@ def test_options_of_a_frame_ask_as_read_does(world: World) -> None:
     assert seqs('{"at": "2026-01-01T06:10+05:00"}', lake=world.settings.lake) == list(range(420, 426))
     assert len(source.cuts({"path": "sites"}, names)) == 1
     for told in ("site = 'site-1'", "[1]"):
-        with pytest.raises(UsageError, match="`where` must be JSON, columns and what they are to be, got"):
+        with pytest.raises(
+            UsageError, match="`where` must be a JSON object of columns and their values, got"
+        ):
             source.schema({"path": "sites", "where": told})
 
 

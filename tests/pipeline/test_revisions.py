@@ -170,7 +170,7 @@ def test_a_reader_of_what_is_retired_meanwhile_is_told_that_it_is_gone(aged: Wor
     aged.validate("sites", every=True)
     assert list(Path(reading.path).rglob("*.parquet")) == []
     with pytest.raises(
-        InvalidValue, match=r"`file` must be there and whole, .*; restore it, or do its batch again"
+        InvalidValue, match=r"`file` must exist and be complete, .*; restore it, or do its batch again"
     ):
         reading.rows(["seq"])
 

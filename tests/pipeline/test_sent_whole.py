@@ -211,7 +211,9 @@ def test_one_that_dies_is_finished_by_the_next_run_and_counts_the_same(
 def test_it_is_said_that_answers_stay_as_they_were_made(world: World) -> None:
     put_queries(world, query("means", MEAN))
     assert again(world, 0, 0) == [1, 2]
-    assert [said for said in world.said if "what means made of these batches stays as it was made" in said]
+    assert [
+        said for said in world.said if "the results of means for these batches are not recomputed" in said
+    ]
 
 
 def test_what_cannot_be_sent_again_is_refused_by_name(world: World) -> None:
@@ -225,7 +227,7 @@ def test_what_cannot_be_sent_again_is_refused_by_name(world: World) -> None:
     save_batches(world.tables.now(), [one.with_changes(utc_now(), status=RETIRED) for one in retired])
     before = world.everything("sites")
     with pytest.raises(
-        InvalidValue, match="must be dates whose raw is held, got '2020-01-02'; its raw tuples were deleted"
+        InvalidValue, match="must be dates with raw tuples, got '2020-01-02'; its raw tuples were deleted"
     ):
         resend(world.tables, world.engine, world.contracts, "sites", (day(0), day(1)))
     assert world.everything("sites") == before

@@ -86,8 +86,8 @@ def test_what_fails_twice_is_set_aside_and_what_waited_behind_it_goes_through(wo
     assert fates(world, "meters") == [(DONE, 0), (DONE, 0)]
     landed(world, 3)
     said = failed(world)
-    assert said.startswith("sites: batch 2 failed a second time and is set aside: ZeroDivisionError")
-    assert said.endswith("; mend it, then spillway replay sites --date 2020-01-01")
+    assert said.startswith("sites: batch 2 failed a second time and is quarantined: ZeroDivisionError")
+    assert said.endswith("; fix the cause, then spillway replay sites --date 2020-01-01")
     assert fates(world) == [(DONE, 0), (QUARANTINED, 2), (DONE, 0)]
     one, two, three = (held(world)[n] for n in (1, 2, 3))
     assert two.frame_origin == one.frame_origin
@@ -116,7 +116,7 @@ def test_two_in_a_row_are_no_longer_the_fault_of_a_batch(world: World) -> None:
         failed(world)
     assert fates(world) == [(DONE, 0), (QUARANTINED, 2), (PLANNED, 1)]
     for _ in range(3):
-        assert "set aside" not in failed(world)
+        assert "quarantined" not in failed(world)
     assert fates(world) == [(DONE, 0), (QUARANTINED, 2), (PLANNED, 2)]
     world.contract_becomes(SOUND, METERS)
     world.shed()
@@ -159,7 +159,7 @@ def test_a_backfill_that_fails_twice_sets_aside_what_fails_and_brings_the_rest_t
     with pytest.raises(SpillwayError):
         world.shed(dates=(day, day))
     assert fates(world) == [(DONE, 0), (PLANNED, 1), (PLANNED, 0)]
-    assert "set aside" in failed(world)
+    assert "quarantined" in failed(world)
     assert fates(world) == [(DONE, 0), (QUARANTINED, 2), (DONE, 0)]
 
 

@@ -175,8 +175,8 @@ def test_what_comes_when_the_rest_was_removed_replaces_no_answer_and_makes_none_
     assert run(world) == 0
     assert world.rows("results", "means") == answers
     assert coverage(world) == covered
-    (said,) = (line for line in world.said if "stays as it is" in line)
-    assert "batch 10 of sites came when rows that it rests on had been removed by retention" in said
+    (said,) = (line for line in world.said if "is not recomputed" in line)
+    assert "batch 10 of sites arrived after retention had removed some of its rows" in said
     first = min(world.rows("windows"), key=lambda row: row["window"])
     assert (first["status"], first["too_late"]) == ("done", [{"stream": "sites", "batch": 10}])
     query_of = world.contracts.queries["means"]

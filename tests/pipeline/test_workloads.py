@@ -55,7 +55,7 @@ def test_a_run_of_the_dag_is_told_whose_windows_are_closed_and_ends_where_none_i
     assert workload_arguments(world.settings, None) == ["--subject", "neighbours"]
     run_workloads(world.tables, world.engine, world.contracts)
     assert pending_workloads(world.settings) == []
-    with pytest.raises(NothingToDo, match="no window of a join or a query is closed"):
+    with pytest.raises(NothingToDo, match="all closed windows of the joins and queries are computed"):
         workload_arguments(world.settings, ["neighbours"])
     with pytest.raises(SpillwayError, match=r"workload.*nobody"):
         workload_arguments(world.settings, ["nobody"])

@@ -32,7 +32,7 @@ def test_an_address_that_fails_in_a_way_nobody_foresaw_is_not_shown_and_the_metr
 
     said: list[str] = []
     found = alert_and_write_metrics(Tables(settings), contracts, said.append, RED, "run 7", address)
-    assert said == ["hooks could not be told: RuntimeError; report it"]
+    assert said == ["alerts could not be sent: RuntimeError; report it"]
     assert found is not None
     assert "spillway_violations" in found.read_text()
 
@@ -48,5 +48,5 @@ def test_metrics_that_cannot_be_written_keep_no_hook_from_hearing(tmp_path: Path
 
     assert alert_and_write_metrics(Tables(settings), contracts, said.append, RED, "run 7", address) is None
     assert asked == ["oncall"]
-    assert said[0].startswith("hook oncall could not be told of 1 alerts: `hook` must have an address")
+    assert said[0].startswith("hook oncall did not receive 1 alerts: `hook` must have an address")
     assert said[1].startswith("metrics could not be written: ")

@@ -148,7 +148,7 @@ def test_one_that_never_takes_it_fails_no_run_is_given_up_and_its_address_stands
     for run in range(MOST_RUNS + 2):
         assert told(settings, said, NOW + timedelta(hours=run)) == 0
     assert len(server.taken) == TRIES * MOST_RUNS
-    assert said == ["hook oncall could not be told of 3 alerts: it answered 500"] * MOST_RUNS
+    assert said == ["hook oncall did not receive 3 alerts: it answered 500"] * MOST_RUNS
     rows = Tables(settings).at("alerts").rows().to_pylist()
     assert {(row["status"], row["tries"]) for row in rows} == {("failed", MOST_RUNS)}
     written = b"".join(path.read_bytes() for path in Path(settings.lake).rglob("*") if path.is_file())
@@ -179,7 +179,7 @@ def test_one_that_refuses_is_not_asked_again_in_this_run(tmp_path: Path, server:
     go_wrong(settings)
     server.codes = [404]
     assert told(settings, said) == 0
-    assert (len(server.taken), said) == (1, ["hook oncall could not be told of 3 alerts: it answered 404"])
+    assert (len(server.taken), said) == (1, ["hook oncall did not receive 3 alerts: it answered 404"])
 
 
 @pytest.mark.parametrize(

@@ -358,7 +358,7 @@ def test_a_filter_is_asked_by_its_newest_state_and_a_no_is_certain_only_when_it_
     found = load_stored_sketch(states, "weather", "k", "alternating_bloom", missing=2)
     assert (found.seen(99).estimate, found.seen(99).high) == (0.0, 1.0)
     assert "not certain: 2 batches came that the filter has not seen" in found.seen(99).note
-    with pytest.raises(InvalidValue, match="`dates` must be left out"):
+    with pytest.raises(InvalidValue, match="`dates` must be omitted"):
         load_stored_sketch(states, "weather", "k", "alternating_bloom", from_date=DAY)
 
 

@@ -52,7 +52,7 @@ def test_waiting_batches_are_loaded_without_those_that_are_done(lake: Settings) 
     saved(tables, [batch(n, status=DONE, rows=3) for n in range(1, 5)] + [batch(5, status=PLANNED, rows=3)])
     lose(tables.at("batches"), batch=Between(high=4))
     assert [one.batch for one in load_batches(tables.now(), "s", status=PENDING)] == [5]
-    with pytest.raises(InvalidValue, match="be there and whole"):
+    with pytest.raises(InvalidValue, match="exist and be complete"):
         load_batches(tables.now(), "s")
 
 

@@ -116,7 +116,7 @@ def test_whoever_writes_meanwhile_comes_first_and_nothing_is_left_behind(lake: S
     stale.at("models").files()
     tell(tables, version=2, value="8")
     there = on_disk(tables)
-    with pytest.raises(ConcurrentRun, match="the next spillway_keep looks at it again"):
+    with pytest.raises(ConcurrentRun, match="the next spillway_keep tries again"):
         compact(stale.at("models"), every)
     assert on_disk(tables) == there
     assert told(tables.now()) == [("s", 1, "9"), ("s", 2, "8")]

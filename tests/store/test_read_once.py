@@ -190,7 +190,7 @@ def test_a_damaged_file_is_refused_in_a_block_too(tmp_path: Path) -> None:
     Path(file.path).write_bytes(b"no file of Parquet")
     with keep_files_open():
         for _ in range(2):
-            with pytest.raises(InvalidValue, match="be there and whole"):
+            with pytest.raises(InvalidValue, match="exist and be complete"):
                 read_rows([file], ["v"], 0, 9)
 
 

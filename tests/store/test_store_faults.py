@@ -237,7 +237,7 @@ def test_a_damaged_file_on_a_store_is_still_called_damaged(server: S3Server, set
     Tables(settings).at("batches").append([row(1)])
     (name,) = [one for one in server.buckets["lake"] if one.endswith(".parquet")]
     server.buckets["lake"][name] = b"PAR1 nothing of it PAR1"
-    with pytest.raises(Exception, match=r"`file` must be there and whole") as problem:
+    with pytest.raises(Exception, match=r"`file` must exist and be complete") as problem:
         Tables(settings).at("batches").rows()
     assert not isinstance(problem.value, StoreFault)
     assert DeltaTable(f"{LAKE}/batches").version() == 1

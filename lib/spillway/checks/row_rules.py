@@ -212,7 +212,7 @@ def _outcomes(
             shown = [_example(row, rule) for row in one.examples]
             sentence = (
                 f"raw: {stream}, {day}: {_about(rule)} must {rule.sentence}, got {one.broken:,} of {one.rows:,} rows "
-                f"that break it, such as {'; '.join(shown)}; mend the source, or the rule in the contract"
+                f"that break it, such as {'; '.join(shown)}; correct the source, or the rule in the contract"
             )
             where = "; ".join(f"batch {row['batch']}, seq {row['seq']}" for row in one.examples)
             observed = f"{one.broken:,} of {one.rows:,} rows"
@@ -241,7 +241,7 @@ def _failed_check(stream: str, problem: Exception) -> Outcome:
     text = escape_text(str(problem).partition("\n")[0])
     text = text if isinstance(problem, SpillwayError) else f"{type(problem).__name__}: {text}"
     sentence = (
-        f"raw, {stream}: the rules of its rows must be such that they can be judged, got {text}; mend the rule in "
+        f"raw, {stream}: the rules of its rows must be valid for its columns, got {text}; correct the rule in "
         "the contract, or restore the rows"
     )
     return Outcome("raw", stream, None, "rules_can_be_judged", False, "not judged", "judged", "", sentence)

@@ -277,5 +277,5 @@ def _rows(sums: Mapping[str, Sequence[pa.Table]], table: str) -> list[dict[str, 
 
 def _cannot_be_read(table: str, stream: str, problem: str) -> Outcome:
     remedy = "restore them, or do the batch again"
-    sentence = f"{table}, {stream}: its files must be there and whole, got {problem}; {remedy}"
+    sentence = f"{table}, {stream}: its files must exist and be complete, got {problem}; {remedy}"
     return Outcome(table, stream, None, "table_can_be_read", False, "unread", "read", "", sentence)

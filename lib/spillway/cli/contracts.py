@@ -58,12 +58,13 @@ def add_contracts(commands: Any) -> None:
     draft.add_argument("sample", help="a delivered file: JSON lines, CSV or Parquet")
     draft.add_argument("--stream", help="name of the stream (default: from the file)")
     draft.add_argument("--channel", default="uplink", help="channel of the stream (default: uplink)")
-    draft.add_argument("--output", help="a new file for the draft (default: print it)")
+    draft.add_argument("--output", help="path of a new file for the draft (default: print the draft)")
     draft.set_defaults(run=create_contract)
     mining = add_command(
         actions,
         "mine",
-        "Draft a lever's entry from the SQL that reads a stream: a query log with run counts, or dbt models.",
+        "Draft the entry of a lever, such as sifters, from SQL that reads a stream: a query log with run counts, "
+        "or dbt models.",
         [
             "spillway contracts mine queries.csv --stream flights",
             "spillway contracts mine dbt_project/ --stream flights",

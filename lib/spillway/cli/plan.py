@@ -193,7 +193,7 @@ def add_join_advice(commands: Any) -> None:
     made.add_argument("right", help="the right stream; may be the same")
     made.add_argument(
         "--on", nargs="+", required=True, metavar="ATTRIBUTE",
-        help="the join key; with several attributes, each value is an item of the row's set",
+        help="the join key; if several attributes are given, each value is an item of the row's set",
     )  # fmt: skip
     made.add_argument(
         "--on-right",

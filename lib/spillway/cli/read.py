@@ -133,9 +133,8 @@ def _list(tables: Any, asked: argparse.Namespace) -> int:
     found = [one for one in list_sketches(tables, asked.stream) if asked.sketch in (None, one.name)]
     if not found:
         raise UsageError(
-            f"`{asked.stream}` must have sketches to be asked, got none"
-            f"{f' named {asked.sketch}' if asked.sketch else ''}; name some under `sketches` in its contract and take "
-            "batches in"
+            f"`{asked.stream}` must have sketches, got none"
+            f"{f' named {asked.sketch}' if asked.sketch else ''}; add `sketches` to its contract, and take a batch in"
         )
     rows = [
         (one.name, one.kind, one.from_date, one.to_date, one.batches, one.rows, _questions(one.kind))
@@ -197,7 +196,7 @@ def _run_explain(asked: argparse.Namespace) -> int:
         return 0
     what = f"{found.stream}.{found.attribute}"
     if found.exempt is not None:
-        print_line(f"{found.stream} is {found.exempt}: nothing of it is shed from its next batch on", "bold")
+        print_line(f"{found.stream} is {found.exempt}: from its next batch on, nothing of it is shed", "bold")
         print_line("Without the exemption:")
     for part in found.levers:
         _say_part(what, part, len(found.levers) > 1)

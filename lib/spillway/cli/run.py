@@ -55,8 +55,8 @@ def add_run(commands: Any) -> None:
         "--every",
         type=_seconds,
         metavar="TIME",
-        help="run again and again in one process, a run every TIME (10s, 5m), until SIGINT or SIGTERM ends it between "
-        "two steps; an error does not end it",
+        help="start a run every TIME (10s, 5m) in one process; SIGINT or SIGTERM ends the process between two "
+        "steps; an error does not end it",
     )
     made.add_argument(
         "--now",
@@ -73,9 +73,7 @@ def add_run(commands: Any) -> None:
         help="process: in this process; spark: in tasks of Spark; auto: in tasks of Spark if at least 40 million "
         "values wait (default: auto)",
     )
-    made.add_argument(
-        "--verbose", action="store_true", help="print each step of each stream as a line that stays"
-    )
+    made.add_argument("--verbose", action="store_true", help="print a line for each step of each stream")
     made.set_defaults(run=_run)
 
 
@@ -342,7 +340,8 @@ def add_resend(commands: Any) -> None:
     made = add_command(
         commands,
         "resend",
-        "Send the exact tuples of a range of batch dates again. Needs their raw tuples; counts against the capacity.",
+        "Send the exact tuples of a range of batch dates again. Their raw tuples must still exist. The bytes "
+        "count against the capacity.",
         [
             "spillway resend weather --from 2013-02-28",
             "spillway resend weather --from 2013-01-31 --to 2013-02-28",
@@ -385,8 +384,8 @@ def add_exempt(commands: Any) -> None:
     made = add_command(
         commands,
         "exempt",
-        "Suspend the shedding of a stream until a given time, from its next batch on. Its bytes still count against "
-        "the capacity.",
+        "Suspend the shedding of a stream until a given time. It applies from the next batch. The bytes still "
+        "count against the capacity.",
         [
             "spillway exempt weather --until 2030-01-01 --reason 'the audit wants every digit'",
             "spillway exempt weather --until now --reason 'the audit is over'   # end the exemption",
@@ -422,7 +421,7 @@ def _run_exempt(asked: argparse.Namespace) -> int:
         until = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
         if until <= now:
             raise UsageError(
-                f"`--until` must be later than now, got {asked.until!r}; to end it say --until now"
+                f"`--until` must be later than now, got {asked.until!r}; to end the exemption, write --until now"
             )
     found = exempt(Tables(settings), contract.stream, until, asked.reason, now)
     if asked.json:
@@ -430,7 +429,7 @@ def _run_exempt(asked: argparse.Namespace) -> int:
     elif until == now:
         print_line(f"{contract.stream} is no longer exempt: its next batch is shed by its contract")
     else:
-        print_line(f"{contract.stream} is {found.sentence}. Nothing of it is shed from its next batch on.")
+        print_line(f"{contract.stream} is {found.sentence}. From its next batch on, nothing of it is shed.")
     return 0
 
 
@@ -438,7 +437,8 @@ def add_replay(commands: Any) -> None:
     made = add_command(
         commands,
         "replay",
-        "Take in refused files and rejected rows again, and retry quarantined batches. Each tuple is taken in once.",
+        "Take in refused files and rejected rows again, and retry quarantined batches. No tuple is taken in "
+        "twice.",
         [
             "spillway replay weather",
             "spillway replay weather --file 2013-02-28/weather-2013-02.jsonl",

@@ -28,8 +28,8 @@ def add_status(commands: Any) -> None:
     made = add_command(
         commands,
         "status",
-        "Show what needs attention, and the streams, joins and queries with their batches, bytes and levers. Bytes are "
-        "of the last 1,000 batches; `used` is their share of what these batches were allowed to send.",
+        "Show what needs attention, and the streams, joins and queries with their batches, bytes and levers. "
+        "Bytes are those of the last 1,000 batches; `used` is the share of their allowed bytes.",
         [
             "spillway status",
             "spillway status --details",

@@ -356,7 +356,9 @@ def _from_words(expression: object) -> tuple[float, Quota | None]:
     )
     if not found or not period:
         text = str(expression).strip()
-        remedy = f"say per what: {text}/hour, /day or /month" if re.fullmatch(_SIZE_PATTERN, text) else REMEDY
+        remedy = (
+            f"add the period: {text}/hour, /day or /month" if re.fullmatch(_SIZE_PATTERN, text) else REMEDY
+        )
         raise InvalidValue("capacity", "be a number with a unit of rate", expression, remedy)
     bits = _bits(found, "capacity", REMEDY)
     quota = Quota(float(bits / 8), period) if period in MEAN_SECONDS else None

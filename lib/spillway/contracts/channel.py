@@ -98,8 +98,8 @@ class Channel:
     prices: Prices = rule(Record(Prices), "prices of sending and storing, for minimize: bytes", Prices())
     into: str | None = rule(
         OptionalValue(Text()),
-        "the channel that this one is multiplexed into; its streams are then shed a second time to "
-        "fit that channel",
+        "the channel that this channel is multiplexed into; its streams are then shed a second time to fit that "
+        "channel",
         None,
     )
     alerts: tuple[AlertHook, ...] = rule(

@@ -6,7 +6,7 @@
 'adj_close'
 >>> _ = ColumnName().read("Scheme", "attributes[0].name", report)
 >>> print(report.problems[0].rule)
-not be a name that the lever attributes keeps for its column
+not be a name that the lever attributes reserves for its column
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def reserved_names() -> Mapping[str, str]:
 
 @cache
 def _reserved_names(levers: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
-    kept = dict.fromkeys(OWN, "Spillway keeps for itself")
-    kept |= dict.fromkeys(TO_COME, "Spillway keeps for levers to come")
+    kept = dict.fromkeys(OWN, "that Spillway reserves for its own columns")
+    kept |= dict.fromkeys(TO_COME, "that Spillway reserves for future levers")
     for lever, _ in levers:
-        kept |= {name: f"that the lever {lever} keeps for its column" for name, _, _ in columns_of(lever)}
+        kept |= {name: f"that the lever {lever} reserves for its column" for name, _, _ in columns_of(lever)}
     return kept
 
 

@@ -266,7 +266,7 @@ class Listing:
         if self.unique:
             for i, item in enumerate(items):
                 if item is not BAD and item in items[:i]:
-                    report.add(f"{path}[{i}]", "stand once in the list", item, "remove the repeat")
+                    report.add(f"{path}[{i}]", "occur once in the list", item, "remove the repeat")
         return tuple(item for item in items if item is not BAD)
 
     def json_schema(self) -> dict[str, Any]:

@@ -89,7 +89,7 @@ class Levers:
         for i, item in enumerate(value):
             entry = _entry(item, f"{path}[{i}]", report)
             if entry is not BAD and entry.lever in [e.lever for e in entries if e is not BAD]:
-                report.add(f"{path}[{i}].lever", "stand once in the list", entry.lever, "remove the repeat")
+                report.add(f"{path}[{i}].lever", "occur once in the list", entry.lever, "remove the repeat")
             entries.append(entry)
         # rules refer to an entry by its index, so a list with a bad entry is not used
         return () if BAD in entries else tuple(entries)
@@ -117,7 +117,7 @@ def lever_problems(contract: Subject) -> Iterator[Broken]:
         if losers and needs_every_row(entry.lever):
             yield (
                 f"levers[{i}].lever",
-                "stand behind every lever that loses rows: what it sheds is given back from the rows it hands on",
+                "come after every lever that drops rows, because it recovers values from the rows that it passes on",
                 entry.lever,
                 f"move it behind {losers[-1]}",
             )
@@ -130,15 +130,13 @@ def misplaced_lever_setting(name: str) -> tuple[str, str] | None:
     """Return rule and remedy for a lever's setting that is written next to `levers`; None for other names."""
     for lever in LEVERS:
         if name in Record(settings_of(lever)).fields():
-            return "stand under its lever", f"write levers: [{{lever: {lever}, {name}: ...}}]"
+            return "be stated in the entry of its lever", f"write levers: [{{lever: {lever}, {name}: ...}}]"
     return None
 
 
 def _entry(value: object, path: str, report: Report) -> Any:
     if not isinstance(value, Mapping):
-        return report.add(
-            path, "be a mapping", value, "write {lever: NAME}, and its settings beside the name"
-        )
+        return report.add(path, "be a mapping", value, "write {lever: NAME, ...} with its settings")
     if "lever" not in value:
         return report.add(path, "name its lever", dict(value), "add lever: one of " + ", ".join(LEVERS))
     name = value["lever"]

@@ -276,7 +276,7 @@ def _check_stream(
     other = landings.stream_of(folder)
     if other is not None:
         remedy = "give each stream a folder of its own: what lands there would be taken in twice"
-        report.add("source.path", f"lie apart from the landing folder of {other}", path, remedy)
+        report.add("source.path", f"not overlap the landing folder of {other}", path, remedy)
         return
     landings.add(folder, contract.stream)
 

@@ -38,7 +38,9 @@ _TYPES = {
 }
 _OF_TYPE = {"string": (str,), "boolean": (bool,), "integer": (int,), "double": (int, float)}
 _MOST_LETTERS = 500
-_LINEAR = "no pattern may look ahead, back, or at what it matched before: those that do can take for ever"
+_LINEAR = (
+    "look-ahead, look-behind and back-references are not supported, because their matching time has no limit"
+)
 
 
 def whole_match(pattern: str) -> str:
@@ -61,7 +63,7 @@ class PlainValue:
         number = isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
         if (flag and not self.flags) or not (flag or number or isinstance(value, str)):
             words = "be a text, a number, true or false" if self.flags else "be a number, or a time as text"
-            return report.add(path, words, value, "write it as it stands in the rows")
+            return report.add(path, words, value, "write the value as in the rows")
         return value
 
     def json_schema(self) -> dict[str, Any]:
@@ -80,9 +82,9 @@ class RowRule:
     )
     attributes: tuple[str, ...] = rule(
         Listing(Text(), unique=True),
-        "rule of the stream: the attributes that it applies to, each alone, or together for "
-        "unique_with; rule of an attribute: for unique_with, the attributes that complete the unique "
-        "key; empty: the attribute alone is unique",
+        "in a rule of the stream: the attributes that the rule applies to (unique_with: to all of them together; "
+        "other kinds: to each of them). In a rule of an attribute: only for unique_with, the other attributes of "
+        "the unique key; empty: the attribute alone is unique",
         (),
     )
     least: Any = rule(
@@ -121,7 +123,7 @@ class RowRule:
         if self.kind == "one_of":
             return "be one of " + ", ".join(map(str, self.values or ()))
         if self.kind == "unique_with":
-            return "stand once in a batch"
+            return "occur once in a batch"
         return "not be null" if self.kind == "not_null" else f"be of the pattern {self.pattern}"
 
     def rules(self) -> Iterator[Broken]:
@@ -185,7 +187,7 @@ def row_rule_problems(
     types = {a.name: a.type for a in attributes if isinstance(a.name, str)}
     for i, one in enumerate(shared):
         if not one.attributes:
-            yield f"rules[{i}].attributes", "name what it is about", [], "write attributes: [...]"
+            yield f"rules[{i}].attributes", "name its attributes", [], "write attributes: [...]"
     for i, attribute in enumerate(attributes):
         for j, one in enumerate(attribute.row_rules):
             if one.attributes and one.kind != "unique_with":

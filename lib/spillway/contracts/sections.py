@@ -45,7 +45,7 @@ LANDING_PATH = Text(
         r"^(?!/+\Z)(?!\s)(?!.*\s\Z)(?!(.*/)?\.{1,2}(/|\Z))(?![A-Za-z][A-Za-z0-9+.-]*://[^/]*/*\Z)"
         r"[^\x00-\x1f\x7f\\]+\Z"
     ),
-    means="a folder below a root, without `.` or `..` on the way to it",
+    means="a folder below a root, without `.` or `..` in its path",
     remedy="write the folder itself, e.g. weather",
 )
 """The shape of a landing folder: never a root itself, never outside of its root."""
@@ -116,19 +116,19 @@ class Source:
     )
     changed: str = rule(
         Choice(("refuse", "new_batch")),
-        "treatment of a file that changed after it was taken in; its rows stay in the lake. refuse: "
-        "the changed file is refused and reported; new_batch: all of it is taken in again, as a new "
-        "batch",
+        "treatment of a file that changed after it was taken in. refuse: the changed file is refused and "
+        "reported; new_batch: the whole file is taken in again, as a new batch. In both cases, the rows that "
+        "were taken in before stay in the lake",
         "refuse",
     )
     files_at_a_time: int = rule(Number(least=1, whole=True), "maximum number of files per intake step", 1000)
     mb_at_a_time: float = rule(
-        Number(above=0), "maximum megabytes per intake step; a larger file has a step of its own", 256.0
+        Number(above=0), "maximum size of an intake step in megabytes; a larger file is taken in alone", 256.0
     )
     after_ingest: str = rule(
         Choice(("keep", "archive", "remove")),
-        "treatment of files whose batch is done, by `spillway keep`. keep: leave them; archive: move "
-        "them to the folder .archived in the landing folder; remove: delete them",
+        "what `spillway keep` does with files whose batch is done. keep: leave them; archive: move them to the "
+        "folder .archived in the landing folder; remove: delete them",
         "keep",
         former="after_taken_in",
     )
@@ -160,10 +160,10 @@ class Rate:
 
     from_: str = rule(
         Choice(("event_time", "arrival", "declared")),
-        "event_time: number of tuples / time by `order` from the end of the previous batch to the end "
-        "of this batch (a gap before the batch counts at most a day; a late batch covers only the "
-        "time span of its own tuples); arrival: number of tuples / time since the previous files "
-        "arrived; declared: the value of tuples_per_second",
+        "event_time: number of tuples / time by `order` from the end of the previous batch to the end of this "
+        "batch. A gap before the batch counts as at most one day. A late batch covers only the time span of its "
+        "own tuples; arrival: number of tuples / time since the previous files arrived; declared: the value of "
+        "tuples_per_second",
         "event_time",
         yaml="from",
     )
@@ -205,12 +205,12 @@ class Batching:
 
     until_bytes: int = rule(
         SizeShape(),
-        "send the waiting batches when they have this size in raw, for example 1 MB",
+        "send the waiting batches if their size in raw is at least this, for example 1 MB",
         1_000_000,
     )
     until_seconds: float = rule(
         Number(above=0, most=31_622_400),
-        "send the waiting batches of a batch date when the oldest was taken in this number of seconds ago",
+        "send the waiting batches of a batch date this number of seconds after the oldest of them was taken in",
         3600.0,
     )
 
@@ -236,7 +236,9 @@ class BadRecords:
         "reject",
     )
     max_share_pct: float = rule(
-        PERCENT, "if a larger share of the records is rejected, the batch stops in any case", 10.0
+        PERCENT,
+        "maximum share of rejected records in %; above it, the batch stops, also with action reject",
+        10.0,
     )
 
 
@@ -263,8 +265,8 @@ class Duplicates:
     )
     within: int | None = rule(
         OptionalValue(Number(least=1, most=50_000_000, whole=True)),
-        "number of preceding rows that a row is compared with; null (exact only): all rows in raw; "
-        "filter: needs about 3 bytes of memory per row",
+        "number of preceding rows that a row is compared with; null (only for exact): all rows in raw. A filter "
+        "needs about 3 bytes of memory per row",
         None,
     )
     false_positive_pct: float = rule(
@@ -302,7 +304,9 @@ class RetainRaw:
 
     days: int = rule(Number(least=0, most=36_500, whole=True), "retention in days after the batch date", 30)
     retire: bool = rule(
-        Flag(), "delete raw dates that are older than `days`, after their recovery was validated", False
+        Flag(),
+        "true: delete the raw tuples of dates that are older than `days`, after their recovery was validated",
+        False,
     )
 
 
@@ -444,7 +448,7 @@ def sketch_problems(sketches: Sequence[Sketch], types: Mapping[str, str], stream
         first = asked.setdefault((sketch.kind, tuple(sketch.attributes)), i)
         if first != i:
             rule = f"be the only {sketch.kind} of these attributes (see sketches[{first}])"
-            remedy = "questions name a sketch by its kind and attributes: keep one of them"
+            remedy = "queries name a sketch by its kind and attributes: keep one of them"
             yield f"sketches[{i}]", rule, "+".join(map(str, sketch.attributes)), remedy
         alone = Report("")
         Record(Sketch).read(to_plain(sketch), "", alone)
@@ -454,7 +458,7 @@ def sketch_problems(sketches: Sequence[Sketch], types: Mapping[str, str], stream
             try:
                 SketchSpec.from_contract(sketch, types, stream)
             except InvalidValue as problem:
-                yield f"sketches[{i}]", "be one that can be built", sketch.kind, str(problem)
+                yield f"sketches[{i}]", "be a valid sketch", sketch.kind, str(problem)
             except (TypeError, ValueError):
                 # a field has the wrong type, and its own rule already reports that
                 continue

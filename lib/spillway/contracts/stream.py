@@ -164,8 +164,8 @@ class Attribute:
     )
     codes: bool = rule(
         Flag(),
-        "true: the numbers are identifiers (a status, a customer); without a stated bound they are "
-        "recovered exactly",
+        "true: the numbers are identifiers (a status, a customer); if no bound is stated, they are recovered "
+        "exactly",
         False,
     )
     priority: float = rule(
@@ -215,7 +215,7 @@ class Attribute:
                 "priority",
                 f"be absent for role {self.role}",
                 self.priority,
-                "it always travels as it is: remove it",
+                "it is always sent unchanged: remove it",
             )
 
 
@@ -253,9 +253,9 @@ class StreamContract(Subject):
     )
     batching: Batching | None = rule(
         OptionalValue(Record(Batching)),
-        "lets small batches wait until they can be sent together; a batch sent alone costs 1 to 2 kB "
-        "for its file and log entry. Waiting rows are in raw at once. `spillway run --now` and a "
-        "backfill do not wait. null: no batch waits",
+        "small batches wait and are sent together, because a batch that is sent alone costs 1 to 2 kB for its "
+        "file and log entry. Rows are in raw while they wait. `spillway run --now` and a backfill send them at "
+        "once. null: no batch waits",
         None,
     )
     on_overflow: str = rule(
@@ -268,8 +268,8 @@ class StreamContract(Subject):
     frame: FrameLength = rule(Record(FrameLength), "the unit of recovery", FrameLength())
     row_group_tuples: int | None = rule(
         OptionalValue(Number(least=1, whole=True)),
-        "rows per row group in the transmitted files; queries can skip whole row groups, and each "
-        "costs the channel about 100 bytes per column; null: 500,000",
+        "rows per row group in the transmitted files; null: 500,000. Queries can skip whole row groups. Each row "
+        "group costs about 100 bytes per column on the channel",
         None,
     )
     bad_records: BadRecords = rule(

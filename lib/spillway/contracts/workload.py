@@ -56,15 +56,15 @@ class TimeSpan:
     )
     waits_seconds: float | None = rule(
         OptionalValue(Number(above=0, most=LONGEST_SECONDS)),
-        "maximum lead of the fastest input, in seconds of event time, before a window is closed "
-        "without the other inputs; later rows open it again; null: the window waits for all inputs",
+        "a window is closed without slower inputs if the fastest input is this number of seconds (event time) "
+        "past its end; rows that arrive later open it again; null: the window waits for all inputs",
         None,
     )
 
     slide_seconds: float | None = rule(
         OptionalValue(Number(above=0, most=LONGEST_SECONDS)),
-        "seconds from the start of a window to the start of the next; `seconds` must be a multiple of "
-        "it; windows overlap if it is smaller than `seconds`; null: `seconds`",
+        "seconds from the start of a window to the start of the next; `seconds` must be a multiple of it; if it "
+        "is smaller than `seconds`, windows overlap; null: same as `seconds`",
         None,
     )
 
@@ -104,8 +104,8 @@ class Workload(Subject):
     window: TimeSpan = rule(Record(TimeSpan), "the windows of event time")
     capacity_group: str | None = rule(
         OptionalValue(Text()),
-        "capacity group: the queries with the same `capacity_group` share its capacity, for example that of a "
-        "cluster; null: no other query shares it",
+        "name of the capacity group; all queries of the group share its capacity, for example that of a cluster; "
+        "null: the query has its own capacity",
         None,
         former="room",
     )

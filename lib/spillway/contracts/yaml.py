@@ -128,11 +128,11 @@ def _plain(
     if left[0] < 0:
         line = node.start_mark.line + 1
         raise _TooMuch(
-            f"hold at most {MOST_NODES:,} values, aliases counted as what they repeat", "more", line
+            f"hold at most {MOST_NODES:,} values, including the values that aliases repeat", "more", line
         )
     lines.setdefault(path, node.start_mark.line + 1)
     if id(node) in above:
-        return report.add(path, "not hold itself", "an alias to what it stands in", "remove the alias")
+        return report.add(path, "not hold itself", "an alias to a node that contains it", "remove the alias")
     inside = (*above, id(node))
     if isinstance(node, yaml.MappingNode):
         mapping: dict[str, Any] = {}
@@ -142,7 +142,7 @@ def _plain(
             if name in mapping:
                 first = lines[at]
                 lines[at] = key.start_mark.line + 1
-                report.add(at, f"stand once (first on line {first})", name, "remove one")
+                report.add(at, f"occur once (first on line {first})", name, "remove one")
                 continue
             lines[at] = key.start_mark.line + 1
             mapping[name] = _plain(child, at, lines, report, inside, left)

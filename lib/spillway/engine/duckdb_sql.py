@@ -167,7 +167,7 @@ def _refuse_names_in_where(written: exp.Expr, columns: set[str]) -> None:
                 continue
             rule = "name columns of its inputs in WHERE"
             raise InvalidValue(
-                "sql", rule, column.name, "write out what it stands for, or select it in a step before"
+                "sql", rule, column.name, "write the expression, or select it in an earlier step"
             )
 
 
@@ -402,7 +402,7 @@ class _Translator:
         """Return the type of the single column of a subquery that is used as a value or a list of values."""
         types = list(self._outputs[id(node.unnest())].values())
         if len(types) != 1:
-            rule = "have one column in a subquery that stands for a value"
+            rule = "have one column in a subquery that is used as a value"
             raise InvalidValue("sql", rule, _shown(node), "select one column")
         return types[0]
 

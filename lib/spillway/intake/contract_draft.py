@@ -366,11 +366,11 @@ def notes_of(column: SampleColumn, order: SampleColumn, role: str) -> Iterator[s
     if role == "order" and column.is_coarse:
         yield "coarse: better deliver one column with the full time"
     if role == "protected" and is_identifier(column):
-        yield "says which one, by its name, and so is exact; a quantity: role: measure"
+        yield "an identifier by its name, so it is exact; if it is a quantity: role: measure"
     elif role == "protected" and column.is_row_number:
         yield "a row number, like seq"
     if part is not None:
-        yield f"the {part} of {order.name}; as a measure with codes: true it is shed, and given back exactly from that"
+        yield f"the {part} of {order.name}; as a measure with codes: true it can be shed, and is recovered exactly"
 
 
 _FORMATS = {
@@ -416,7 +416,7 @@ def draft_contract(sample_file: str | Path, *, stream: str | None = None, channe
         f"channel: {channel}  # one of channels.yaml",
         _rate(order),
         *_batching(order, path),
-        "mode: observe  # plans and accounts, drops nothing; then: shed",
+        "mode: observe  # plans and records, sheds nothing; later: shed",
         _levers(columns, order, keys),
     ]
     finer = find_finer_order(order, columns)
@@ -424,12 +424,13 @@ def draft_contract(sample_file: str | Path, *, stream: str | None = None, channe
         told = f"{finer.name} rises more finely than {order.name}, but only times and whole numbers can be the order"
         lines.insert(7, f"  # {told}: deliver it as one")
     if nested:
-        told = f"nested, and so left out of what is taken in: {', '.join(nested)}"
-        lines.insert(7, f"  # {told}; flatten what you need before it lands")
+        told = f"nested fields, which are not taken in: {', '.join(nested)}"
+        lines.insert(7, f"  # {told}; flatten the fields that you need before delivery")
     if odd:
         told = ", ".join(f"{escape_text(field)} ({kind})" for field, kind in odd.items())
         lines.insert(
-            7, f"  # of no type that is taken in, and so left out: {told}; deliver what you need as another"
+            7,
+            f"  # fields of other types, which are not taken in: {told}; deliver them with another type",
         )
     if not keys:
         lines.insert(7, "  # no attribute repeats like a sender's name: give one role: key if there is one")
@@ -635,10 +636,10 @@ def _role(column: SampleColumn, order: SampleColumn, keys: Sequence[str]) -> str
 def _levers(columns: Sequence[SampleColumn], order: SampleColumn, keys: Sequence[str]) -> str:
     if any(_role(column, order, keys) == "measure" for column in columns):
         return (
-            "# bounds: trained, of quantities that state none; stated: what states no error_pct or error is exact\n"
-            "levers: [{lever: attributes, bounds: trained}]  # what sheds, in order; settings stand beside its name"
+            "# bounds: trained: training finds the bounds; stated: attributes without error_pct or error are exact\n"
+            "levers: [{lever: attributes, bounds: trained}]  # the levers, in order, each with its settings"
         )
-    return "levers: []  # nothing is a measure: sent on as it is"
+    return "levers: []  # no attribute is a measure: everything is sent unchanged"
 
 
 def _attribute(column: SampleColumn, order: SampleColumn, keys: Sequence[str]) -> str:

@@ -111,7 +111,7 @@ def _share(good: int, bad: int) -> float:
 def _why(contract: StreamContract, one: FileResult, limit: float, share: float) -> str:
     all_of_it = one.good + one.bad
     value = f"{share:.2f} % ({one.bad:,} of {all_of_it:,}); the first: {one.reason}"
-    remedy = f"mend the file, or the contract (or its bad_records) and then spillway replay {contract.stream}"
+    remedy = f"correct the file; or correct the contract (or its bad_records), then spillway replay {contract.stream}"
     rule = f"have at most {limit:g} % bad records" if one.good else "have a record that can be used"
     return f"{escape_text(one.file.name)}: `the file` must {rule}, got {value}; {remedy}"
 

@@ -128,7 +128,7 @@ def _measure(contract: StreamContract, root: str, one: DeliveredFile) -> _Measur
     except LandingFileChanged as problem:
         return _Measured(missed=str(problem))
     except OSError as problem:
-        remedy = "give whoever takes it in the right to read it, then spillway replay"
+        remedy = "grant the user of the run the right to read it, then spillway replay"
         return _Measured(problem=("be readable", problem.strerror or str(problem), remedy))
     return _Measured(found.digest, found.records)
 
@@ -172,8 +172,8 @@ def _file_status(
         )  # fmt: skip
     rule = f"not change once it was taken in (batch {batch.batch}, {file.size:,} bytes)"
     remedy = (
-        f"the rows taken in stay: deliver what is new as a new file, or spillway replay {contract.stream} --file "
-        f"{escape_text(one.name.rsplit('/', 1)[-1])} takes it in whole beside them"
+        f"the rows that were taken in stay: deliver new rows in a new file, or spillway replay "
+        f"{contract.stream} --file {escape_text(one.name.rsplit('/', 1)[-1])} takes in the whole file in addition"
     )
     return REFUSED, str(Problem(escape_text(one.name), "the file", rule, f"{one.size:,} other bytes", remedy))
 

@@ -378,7 +378,7 @@ def _exclusion(file: LandingFile, problem: Exception) -> Exclusion:
         return Exclusion(MISSED, f"{name} is left for a later run: {problem}")
     kind = escape_text(f"{type(problem).__name__}: {problem}", _MOST_TOLD)
     return Exclusion(
-        REFUSED, str(Problem(name, "the file", "be one that can be read", kind, "mend the file"))
+        REFUSED, str(Problem(name, "the file", "be one that can be read", kind, "correct the file"))
     )
 
 

@@ -107,7 +107,7 @@ def replay(
     stream = contract.stream
     reopened = _reopen_batches(tables, contract, asked, clock)
     for batch in reopened:
-        say(f"{stream}: batch {batch.batch} of {batch.batch_date} is no longer set aside")
+        say(f"{stream}: batch {batch.batch} of {batch.batch_date} is no longer quarantined")
     begun = load_batches(tables, stream, status=RECORDED)
     written, failed = write_batches(tables, engine, contract, begun, clock, say)
     now = clock()
@@ -129,8 +129,8 @@ def replay(
     if len(files) < len(waiting):
         names = ", ".join(escape_text(one.name) for one in waiting if one.name in before)
         say(
-            f"{stream}: left as they are, because rows of theirs were taken in before they changed: {names}; "
-            "--file takes one in whole beside them"
+            f"{stream}: not taken in again, because some of their rows were taken in before they changed: {names}; "
+            "--file takes in one whole file in addition"
         )
     for step in group_into_steps(contract, files, now.date()):
         recorded = record_batches(tables, engine, contract, step, run_id, now, say, again=True)

@@ -70,8 +70,8 @@ def resend(
     answers = [one.subject for one in select_workloads(contracts) if stream in one.inputs]
     if sent and answers:
         say(
-            f"{stream}: what {', '.join(answers)} made of these batches stays as it was made, of values within "
-            "their bounds; read the stream itself for the exact ones (spillway.read)"
+            f"{stream}: the results of {', '.join(answers)} for these batches are not recomputed: they are from values "
+            "within their bounds; read the stream for the exact values (spillway.read)"
         )
     return sent
 
@@ -87,7 +87,7 @@ def _refuse(stream: str, dates: tuple[date, date], dated: Sequence[Batch]) -> No
     gone = sorted({str(batch.batch_date) for batch in dated if batch.status == RETIRED})
     if gone:
         remedy = "its raw tuples were deleted after they were validated: recover it within its bounds instead"
-        raise InvalidValue("--from", "be dates whose raw is held", ", ".join(gone), remedy, stream)
+        raise InvalidValue("--from", "be dates with raw tuples", ", ".join(gone), remedy, stream)
     begun = [
         b for b in dated if b.status != DONE and not (b.status == PLANNED and b.sent_whole == ASKED_AGAIN)
     ]

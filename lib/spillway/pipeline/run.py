@@ -202,7 +202,8 @@ def _shortcomings(before: Tables, tables: Tables, contract: StreamContract, run_
     if _paths(before, stream) == _paths(tables, stream):
         return []  # the run has changed no batch of the stream
     found = [
-        file.reason or f"{escape_text(file.name)}: the file was refused whole; the table rejected says why"
+        file.reason
+        or f"{escape_text(file.name)}: the whole file was refused; the table rejected has the reason"
         for batch in load_batches(tables, stream, run_id=run_id)
         for file in batch.files
         if file.status == REFUSED

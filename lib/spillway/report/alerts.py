@@ -186,7 +186,7 @@ def send_alerts(
             mine = {one.key: one for one in found if _wants(wanted, one)}
             told += _send_to_hook(tables, hook, list(mine.values()), now, say, address, pause)
     except SpillwayError as problem:
-        say(f"not all could be told what went wrong: {problem}")
+        say(f"not all alerts were delivered: {problem}")
     return told
 
 
@@ -242,7 +242,7 @@ def _send_to_hook(
         _post(check_address(hook, address(hook)), list(news.values()), pause)
     except SpillwayError as problem:
         status = "failed"
-        say(f"hook {hook} could not be told of {len(news)} alerts: {problem}")
+        say(f"hook {hook} did not receive {len(news)} alerts: {problem}")
     rows = [
         {
             "hook": hook,

@@ -90,7 +90,7 @@ def metrics_of(tables: Tables, now: datetime) -> list[Metric]:
             {s.stream: s.last_done_at.timestamp() for s in found.streams if s.last_done_at is not None},
         ),
         "exempt": (
-            "1 while nothing of the stream is shed because somebody exempted it.",
+            "1 while the stream is exempt from shedding.",
             {one.stream: float(one.stream in exempt) for one in found.streams},
         ),
     }
@@ -110,7 +110,7 @@ _OF_STATUS: dict[str, tuple[str, Callable[[StreamStatus], float]]] = {
         lambda one: one.figures.rejected,
     ),
     "tuples_shed": (f"Tuples that were shed whole{_LAST}.", lambda one: one.figures.rows_shed),
-    "values_kept": (f"Values that the last stage handed on{_LAST}.", lambda one: one.values.kept),
+    "values_kept": (f"Values that the last stage passed on{_LAST}.", lambda one: one.values.kept),
     "values_shed": (
         f"Values that stages shed, of all they were offered{_LAST}.",
         lambda one: one.values.shed,
@@ -121,13 +121,13 @@ _OF_STATUS: dict[str, tuple[str, Callable[[StreamStatus], float]]] = {
         lambda one: math.nan if one.figures.absent_pct is None else one.figures.absent_pct / 100.0,
     ),
     "batches_over_capacity": (
-        f"Batches for which there was not enough room{_LAST}.",
+        f"Batches that exceeded their capacity{_LAST}.",
         lambda one: one.batches_over_capacity,
     ),
-    "offered_kbps": (f"What the stream offered, mean{_LAST}.", lambda one: one.figures.rate_in_kbps),
-    "sent_kbps": (f"What crossed, mean{_LAST}.", lambda one: one.figures.rate_out_kbps),
+    "offered_kbps": (f"Mean rate that the stream offered{_LAST}.", lambda one: one.figures.rate_in_kbps),
+    "sent_kbps": (f"Mean rate that was sent{_LAST}.", lambda one: one.figures.rate_out_kbps),
     "capacity_kbps": (
-        f"The stream's part of its channel, mean{_LAST}.",
+        f"Mean share of the channel for the stream{_LAST}.",
         lambda one: one.figures.capacity_kbps,
     ),
     "headroom_ratio": (
@@ -216,7 +216,7 @@ def alert_and_write_metrics(
     """
     red = list(run_failures(failed, run_id, contracts))
     _attempt(
-        "hooks could not be told", say, lambda: send_alerts(tables, contracts, utc_now(), say, red, address)
+        "alerts could not be sent", say, lambda: send_alerts(tables, contracts, utc_now(), say, red, address)
     )
     written: list[Path] = []
     _attempt("metrics could not be written", say, lambda: written.append(write_metrics(tables, utc_now())))

@@ -152,9 +152,11 @@ def no_such_dates(
 def check_no_dates(name: str, *dates: datetime.date | None) -> None:
     """Refuse dates for a sketch of the newest rows, which does not depend on dates."""
     if any(date is not None for date in dates):
-        rule = "be left out for what the newest rows of a stream are asked"
+        rule = "be omitted for a sketch of the newest rows"
         got = " to ".join(str(date or "") for date in dates)
-        raise InvalidValue("dates", rule, got, f"{name} holds as many rows back as the contract says", name)
+        raise InvalidValue(
+            "dates", rule, got, f"{name} covers the number of rows that the contract states", name
+        )
 
 
 def _batches(row: Mapping[str, Any]) -> int:

@@ -179,7 +179,7 @@ def _open_table_file(path: str) -> Iterator[pq.ParquetFile]:
     except (OSError, pa.ArrowException) as problem:
         reason = str(problem).partition("\n")[0]
         raise InvalidValue(
-            "file", "be there and whole", reason, "restore it, or do its batch again", path
+            "file", "exist and be complete", reason, "restore it, or do its batch again", path
         ) from problem
 
 

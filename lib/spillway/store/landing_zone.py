@@ -154,7 +154,7 @@ def _wrong_name(path: str) -> tuple[str, str, str] | None:
 
 
 def _unreadable(problem: OSError) -> tuple[str, str, str]:
-    return "be readable", problem.strerror or str(problem), "give whoever takes it in the right to read it"
+    return "be readable", problem.strerror or str(problem), "grant the user of the run the right to read it"
 
 
 def _printable(path: str) -> str:

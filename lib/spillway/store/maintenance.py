@@ -216,7 +216,7 @@ def _merge_files(table: Table, files: Sequence[DataFile]) -> WrittenFile:
     if one is None or one.rows != expected:
         discard(table.path, [one] if one else [])
         raise SpillwayError(
-            f"{table.path}: files put together must hold the {expected:,} rows of those they stand for, got "
+            f"{table.path}: the compacted files must have the {expected:,} rows of the files that they replace, got "
             f"{one.rows if one else 0:,}; nothing is changed, restore the table"
         )
     return one

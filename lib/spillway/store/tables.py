@@ -742,8 +742,8 @@ class Table:
             if not self._is_committed(written):
                 discard(self.path, written)
                 raise ConcurrentRun(
-                    f"{self.path}: another run wrote what was to be put together at the same time; it stays as that "
-                    "run left it, the next spillway_keep looks at it again"
+                    f"{self.path}: another run changed the files during compaction; nothing was compacted, "
+                    "and the next spillway_keep tries again"
                 )
 
     def overwrite(self, written: Sequence[WrittenFile], schema: pa.Schema) -> None:

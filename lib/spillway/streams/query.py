@@ -142,7 +142,7 @@ class StreamQuery:
         If the text is invalid, raise a `UsageError` that says what is allowed.
         """
         if seq is not None and (from_seq is not None or to_seq is not None):
-            raise UsageError("`seq` must stand without a first and a last seq; give one or the other")
+            raise UsageError("`seq` must not be combined with a first or a last seq; remove one of them")
         names = attributes.split(",") if isinstance(attributes, str) else attributes
         return StreamQuery(
             _attributes(contract, names),

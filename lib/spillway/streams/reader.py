@@ -144,7 +144,7 @@ def _conditions(told: str | None) -> dict[str, Any] | None:
         found = None
     if not isinstance(found, dict):
         raise UsageError(
-            f'`where` must be JSON, columns and what they are to be, got {told!r}; write e.g. {{"seq": [0, 99]}}'
+            f'`where` must be a JSON object of columns and their values, got {told!r}; write e.g. {{"seq": [0, 99]}}'
         )
     return found
 

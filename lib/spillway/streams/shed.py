@@ -108,7 +108,7 @@ def count_failures(
         batch = batches.get(fault.stream)
         if batch is None or fault.batches != (batch.batch,) or not is_own_fault(fault.problem):
             continue
-        after = faults.attempt(batch.stream, "set aside", partial(_counted, tables, batch, fault))
+        after = faults.attempt(batch.stream, "quarantine", partial(_counted, tables, batch, fault))
         if after is not None and after.status == QUARANTINED:
             sentence = after.quarantine_sentence(after.reason)
             faults.found[at] = replace(fault, problem=SpillwayError(sentence))

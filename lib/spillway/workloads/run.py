@@ -81,7 +81,7 @@ _Work = TypeVar("_Work")
 def refuse_window_without_query(decision: SqlDecision, window: Window, questions: Sequence[SqlQuery]) -> None:
     """Raise if the window failed on its rows before and has no query to run now; it must not be published as empty."""
     if window.failed is not None and window.failed_by == decision.query_fingerprint and not questions:
-        raise _WindowSkipped(window.failed, "no room is left in its slice")
+        raise _WindowSkipped(window.failed, "no capacity is left in its slice")
 
 
 class _WindowSkipped(SpillwayError):
@@ -89,7 +89,7 @@ class _WindowSkipped(SpillwayError):
 
     def __init__(self, problem: str, why: str) -> None:
         super().__init__(
-            f"{problem}; it waits, not asked again, as {why}: correct the query, and it is worked out as any other"
+            f"{problem}; the window waits, because {why}: correct the query, then the window is computed"
         )
         self.problem = problem
 
@@ -114,11 +114,11 @@ class TimeoutLimit:
     def run(self, window: Window, work: Callable[[], _Work]) -> _Work:
         """Do the work for a window, or raise without starting it."""
         if window.window in self._later:
-            raise _WindowSkipped(str(window.failed), "another of its query did before it")
+            raise _WindowSkipped(str(window.failed), "an earlier window of its query failed")
         if len(self._late) >= MOST_TOO_LONG:
             raise SpillwayError(
-                f"not asked, as {len(self._late)} windows of its query took too long in this run; raise most_seconds, "
-                "or ask for less"
+                f"not computed, because {len(self._late)} windows of its query took too long in this run; "
+                "raise most_seconds, or read less data"
             )
         try:
             return work()
@@ -156,7 +156,7 @@ def report_failed(
         told = f"{subject}, window of {window.from_time:%Y-%m-%d %H:%M}: {problem}"
         faults.record(subject, "work out", SpillwayError(told))
     if len(problems) > MOST_TOLD:
-        told = f"{subject}: {len(problems) - MOST_TOLD} windows more could not be worked out"
+        told = f"{subject}: {len(problems) - MOST_TOLD} more windows could not be computed"
         faults.record(subject, "work out", SpillwayError(told))
 
 
@@ -607,7 +607,7 @@ def _publish(
         with suppress(SpillwayError):
             made.table.delete(batch_date=days, window=numbers)
         raise
-    said = f"{subject}: {format_count(len(done), 'window')} worked out by {found.name}"
+    said = f"{subject}: {format_count(len(done), 'window')} computed by {found.name}"
     if to_go:
         said += f", up to {max(one.to_time for one in done):%Y-%m-%d %H:%M:%S}; {to_go:,} to go"
     run.say(said)

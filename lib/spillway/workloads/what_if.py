@@ -108,7 +108,7 @@ def _group_replay(
     days = [window.day for windows in done.values() for window in windows]
     if not days:
         raise UsageError(
-            f"`capacity_group` must have windows that were worked out, got none of {room}; run spillway_workloads first"
+            f"`capacity_group` must have computed windows, got none of {room}; run spillway_workloads first"
         )
     first, last = dates or (max(days), max(days))
     replayed = {
@@ -117,7 +117,7 @@ def _group_replay(
     }
     if not any(replayed.values()):
         raise UsageError(
-            f"`dates` must hold windows that were worked out, got {first}..{last}; they reach from {min(days)} to "
+            f"`dates` must have computed windows, got {first}..{last}; they reach from {min(days)} to "
             f"{max(days)}"
         )
     removed = missing_batches(

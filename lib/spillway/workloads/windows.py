@@ -543,8 +543,8 @@ def _report_incomplete(window: Window, found: WindowSearchResult, say: Say) -> N
     batches = ", ".join(f"batch {batch} of {stream}" for stream, batch in sorted(late))
     if late:
         say(
-            f"{window.subject}: window {window.window} ({window.from_time:%Y-%m-%d %H:%M}) stays as it is: {batches} "
-            "came when rows that it rests on had been removed by retention"
+            f"{window.subject}: window {window.window} ({window.from_time:%Y-%m-%d %H:%M}) is not recomputed: "
+            f"{batches} arrived after retention had removed some of its rows"
         )
     elif window.status == GONE:
         say(

@@ -72,7 +72,7 @@ def test_a_role_needs_no_further_reason_and_no_way_back(lake: Settings) -> None:
 
     assert (site.treatment, site.because) == (
         "kept",
-        "role key is never rounded or shed: it says who sent the tuple",
+        "role key is never rounded or shed: it identifies the sender of the tuple",
     )
     assert site.remedies == ()
 

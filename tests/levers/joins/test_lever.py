@@ -78,9 +78,9 @@ def test_without_a_budget_it_is_the_full_join(world: World) -> None:
 def test_of_many_windows_it_is_said_how_far_it_is(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workloads, "window_groups", partial(window_groups, together=2))
     run(world)
-    assert [said for said in world.said if "worked out by" in said] == [
-        "alike: 2 windows worked out by joins, up to 2026-01-01 00:00:20; 2 to go",
-        "alike: 2 windows worked out by joins",
+    assert [said for said in world.said if "computed by" in said] == [
+        "alike: 2 windows computed by joins, up to 2026-01-01 00:00:20; 2 to go",
+        "alike: 2 windows computed by joins",
     ]
 
 

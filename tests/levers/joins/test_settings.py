@@ -72,14 +72,14 @@ TYPES = [{"name": "high", "utility": 1.0}]
         ({"left": {"attribute": "tags", "type": "urgency"}}, "left.type", "stand with types", False),
         (
             {"left": {"attribute": "tags", "type": "urgency"}, "types": TYPES + TYPES},
-            "types[1].name", "stand once", False,
+            "types[1].name", "occur once", False,
         ),
         (
             {
                 "left": {"attribute": "tags", "type": "urgency"},
                 "types": [{"name": "high", "utility": 0}], "otherwise": 0,
             },
-            "types", "be worth something", False,
+            "types", "have a utility", False,
         ),
         ({"adapt": {"sample_pct": 0}}, "adapt.sample_pct", "at least 0.001", True),
         ({"adapt": {"memory": 1}}, "adapt.memory", "below 1", True),

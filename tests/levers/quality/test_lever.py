@@ -657,7 +657,9 @@ def test_a_window_that_failed_is_told_until_its_query_is_another_though_its_room
         run(world)
     assert {name for name, _ in coverage(world)} == {"means"}
     for _ in range(2):
-        with pytest.raises(SpillwayError, match=f"{told}.*asked again, as no room is left in its slice"):
+        with pytest.raises(
+            SpillwayError, match=f"{told}.*the window waits, because no capacity is left in its slice"
+        ):
             run(world)
     windows = [row for row in world.rows("windows") if row["subject"] == "numbers" and row["failed"]]
     assert [row["status"] for row in windows] == ["planned", "planned"]

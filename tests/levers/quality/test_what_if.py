@@ -80,7 +80,7 @@ def test_an_answer_of_all_that_a_sifter_left_is_no_error() -> None:
 
 def test_what_cannot_be_replayed_is_refused_by_name(tmp_path: Path) -> None:
     world = begun(tmp_path, query("means", MEAN, **SMALL))
-    with pytest.raises(UsageError, match="`capacity_group` must have windows that were worked out"):
+    with pytest.raises(UsageError, match="`capacity_group` must have computed windows"):
         what_if(world.tables, world.engine, world.contracts, "desk", RuleChanges())
     with pytest.raises(
         UsageError, match="`capacity_group` must be one that queries share, got 'dekk'; did you mean desk"
@@ -92,7 +92,7 @@ def test_what_cannot_be_replayed_is_refused_by_name(tmp_path: Path) -> None:
     ):
         what_if(world.tables, world.engine, world.contracts, "desk", RuleChanges(capacity=0))
     day = date(2020, 1, 1)
-    with pytest.raises(UsageError, match="`dates` must hold windows"):
+    with pytest.raises(UsageError, match="`dates` must have computed windows"):
         what_if(world.tables, world.engine, world.contracts, "desk", RuleChanges(), (day, day))
 
 

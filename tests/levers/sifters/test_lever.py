@@ -423,8 +423,8 @@ def test_spark_and_this_process_sift_alike(world: World, engine: Any, tmp_path: 
         ({"queries": [{"where": "latency > 3 and latency < 2"}]}, "be possible to satisfy"),
         ({"queries": [{"where": "latency > 3", "weight": 0}]}, "have weights that sum to more than 0"),
         ({"queries": [{"where": "latency > 3", "alpha": 1.5}]}, "be a number at least 0 and at most 1"),
-        ({"queries": [{"where": "latency > 3"}, {"where": "latency > 3"}]}, "be told apart from the others"),
-        ({"queries": [{"where": "true"}]}, "queries` must name an attribute: they want all rows alike, got 'true'"),
+        ({"queries": [{"where": "latency > 3"}, {"where": "latency > 3"}]}, "differ from the other names"),
+        ({"queries": [{"where": "true"}]}, "queries` must name an attribute: they read all rows, got 'true'"),
         ({"keep": ["true"]}, r"keep\[0\]` must name an attribute: it keeps every row, got 'true'"),
         ({"keep": ["severity > 'NOTICE'"]}, "severity must be one of DEBUG, INFO"),
         ({"keep": ["true; drop table x"]}, r"keep\[0\]"),
@@ -442,7 +442,7 @@ def test_spark_and_this_process_sift_alike(world: World, engine: Any, tmp_path: 
         ({"sample": {"marked_pct": 100}}, "sample.marked_pct` must be below 100: that sample is every row"),
         (
             {"fairness": 0, "queries": [{"where": "latency > 3", "at_least": 1.0}]},
-            "fairness` must be above 0 where a query must have all of its rows",
+            "fairness` must be above 0 if a query must have all of its rows",
         ),
         ({"regions": 0}, "at least 1"),
     ],
@@ -453,5 +453,5 @@ def test_what_a_contract_cannot_mean_is_refused_by_name(changed: dict[str, Any],
 
 
 def test_columns_that_are_given_back_from_other_rows_stand_behind(tmp_path: Path) -> None:
-    with pytest.raises(ContractError, match="stand behind every lever that loses rows"):
+    with pytest.raises(ContractError, match="come after every lever that drops rows"):
         read_stream({**LOGS, "levers": [{"lever": "attributes"}, SIFTERS]})

@@ -29,8 +29,8 @@ from spillway.levers.protocol import Facts, LeverExplanation, Picture, Views
 PAST = {"keep": "kept", "round": "rounded", "shed": "shed"}
 """The past participle of each treatment, in the order of a legend."""
 UNTOUCHABLE = {
-    "key": "it says who sent the tuple",
-    "order": "it says when",
+    "key": "it identifies the sender of the tuple",
+    "order": "it is the time or sequence number of the tuple",
     "protected": "its owner protects it",
 }
 PLOTTED_ATTRIBUTES = 2
@@ -110,7 +110,7 @@ def _rule(contract: StreamContract, attribute: Attribute, newest: Run | None) ->
         return "mode observe plans and accounts, and drops nothing"
     own = own_bound(attribute)
     if 0 in ((own.error_pct, own.error) if own else (stated.error_pct,)):
-        return "error_pct 0 allows no error, so only an exact synopsis could stand for it"
+        return "error_pct 0 allows no error, so only an exact synopsis could replace it"
     if newest is None:
         return "no scheme yet: the stream waits to be taken in, trained and shed"
     names = [name for name, _, _ in newest.ranking]

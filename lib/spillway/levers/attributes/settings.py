@@ -83,7 +83,7 @@ class MovingAverage:
     multiplier: float = rule(Number(above=0, most=1), "ema: weight of the newest value", 0.18)
     seed: str = rule(
         Choice(SEEDS),
-        "ema: initial value, which is the first value, zero, or the mean of the first sma_tuples values",
+        "ema: initial value. first: the first value; zero: 0; sma: the mean of the first sma_tuples values",
         "first",
     )
     sma_tuples: int = rule(Number(least=1, whole=True), "sma: number of tuples to average", 10)
@@ -116,7 +116,9 @@ class Reevaluate:
 class Training:
     """What the trained facts are learned from."""
 
-    tuples: int = rule(Number(least=1, whole=True), "number of tuples, from the first, for training", 10_000)
+    tuples: int = rule(
+        Number(least=1, whole=True), "number of tuples for training, from the start of the stream", 10_000
+    )
     candidates: int = rule(
         Number(least=1, whole=True),
         "with source.parity: number of training sets to try; a set with a line that parity cannot "
@@ -158,15 +160,15 @@ class AttributeSettings:
 
     method: str = rule(
         Choice(METHODS),
-        "default: Spillway's rules; paper: the rules of Ahuja 2006 (windows of one cycle, `rank_by: stddev`, `plan: "
-        "prefix`, `fit: count`, `synopsis: hold`, `treatments: [keep, shed]`, `predictors: [last]`, and `reevaluate` "
-        "as Algorithm 2 is printed); a setting that the contract states takes precedence; for her rule on a shared "
-        "channel, write `divide_by: proportional` in the channel",
+        "default: Spillway's rules; paper: the rules of Ahuja 2006 (windows of one cycle, `rank_by: stddev`, "
+        "`plan: prefix`, `fit: count`, `synopsis: hold`, `treatments: [keep, shed]`, `predictors: [last]`, and "
+        "`reevaluate` as Algorithm 2 is printed); a setting that the contract states takes precedence; for the "
+        "paper's rule for a shared channel, write `divide_by: proportional` in the channel",
         "default",
     )
     criticality: str | None = rule(
         OptionalValue(Choice(CRITICALITIES)),
-        "category of criticality, in place of the one that training finds from the names",
+        "class of criticality; replaces the class that training derives from the attribute names",
         None,
     )
     error_pct: float | None = rule(
@@ -182,7 +184,7 @@ class AttributeSettings:
         "trained",
     )
     cycle: StatedCycle = rule(
-        Record(StatedCycle), "cycle identifier, if stated in place of the trained one", StatedCycle()
+        Record(StatedCycle), "cycle identifier; if stated, it replaces the trained one", StatedCycle()
     )
     window: WindowLength = rule(Record(WindowLength), "the unit of ranking", WindowLength())
     smoothing: MovingAverage = rule(Record(MovingAverage), "smoothing before ranking", MovingAverage())
@@ -202,22 +204,21 @@ class AttributeSettings:
     )
     fit: str = rule(
         Choice(FITS),
-        "plan: prefix: computation of its length. bits: from measured widths; count: the formula of "
-        "Ahuja 2006",
+        "how `plan: prefix` computes the length of the prefix. bits: from measured widths; count: with the "
+        "formula of Ahuja 2006",
         "bits",
     )
     synopsis: str = rule(
         Choice(CROSSINGS),
-        "place of the corrections (synopsis) that recover shed values. send: they are sent with their "
-        "batch and count against the channel; hold: they stay at the source until they are requested "
-        "(Ahuja 2006); auto: they are sent if they fit, those with the largest utility first, and the "
-        "others stay at the source",
+        "place of the corrections (synopsis) that recover shed values. send: they are sent with their batch and "
+        "count against the channel; hold: they stay at the source until they are requested (Ahuja 2006); auto: "
+        "those with the largest utility are sent first, as long as they fit; the others stay at the source",
         "auto",
     )
     requested_pct: float = rule(
         PERCENT,
-        "expected share of the synopsis kept at the source that will be requested; it counts against "
-        "the channel, and as cost for minimize: bytes",
+        "expected share, in %, of the synopsis kept at the source that users will request; its bytes count "
+        "against the channel, and as a cost for minimize: bytes",
         1.0,
         former="asked_back_pct",
     )

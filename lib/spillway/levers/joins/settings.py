@@ -60,7 +60,7 @@ class JoinSide:
     )
     lasts_seconds: float = rule(
         Number(above=0, most=1e10),
-        "time that a row stays in the window (w), in which later rows of the other side can match it",
+        "seconds that a row stays in the window (w); during this time, later rows of the other side can match it",
         20.0,
     )
     type: str | None = rule(OptionalValue(Text()), "the attribute with the type of the row", None)
@@ -101,13 +101,14 @@ class Budget:
 
     comparisons_per_second: float | None = rule(
         OptionalValue(Number(above=0)),
-        "number of comparisons per second of event time; with an index: entries read and lists looked up",
+        "number of comparisons per second of event time; with an index, its entries read and lists looked up "
+        "count as comparisons",
         None,
     )
     core_pct: float | None = rule(
         OptionalValue(Number(above=0, most=10_000)),
-        "share of one core, in measured time; 100: the work of one core in the time in which the data "
-        "arrives",
+        "measured processing time, in % of one core; 100: one core is busy during the whole time in which the "
+        "data arrives",
         None,
     )
 
@@ -145,10 +146,9 @@ class Adaptation:
     )
     sample_pct: float = rule(
         Number(least=0.001, most=100),
-        "share of the budget for comparisons that are chosen at random (gamma). Exploration, which "
-        "learns where matches are, uses this share or more at first, and a fifth of it after enough "
-        "was learned. The estimate of missed pairs uses at most this share; without an index, at most "
-        "the share of exploration if that is larger",
+        "share of the budget for random comparisons (gamma), in %. Exploration learns where matches are: at "
+        "first it uses at least this share, later a fifth of it. The estimate of missed pairs uses at most this "
+        "share. Without an index, it uses at most the larger of this share and the share of exploration",
         5.0,
     )
     memory: float = rule(
@@ -156,10 +156,10 @@ class Adaptation:
         "weight of older observations: the factor by which learned values are multiplied after each window",
         0.9,
     )
-    boost: float = rule(Number(above=1), "growth factor of r after all rows were fetched (delta_r)", 1.2)
+    boost: float = rule(Number(above=1), "growth factor of r if all rows were fetched (delta_r)", 1.2)
     buffer_seconds: float = rule(
         Number(above=0),
-        "rate: followed: time that a row waits to be fetched before it is skipped",
+        "with rate: followed: seconds that a row waits in the buffer before it is skipped",
         1.0,
     )
 
@@ -319,7 +319,7 @@ class JoinSettings:
         names = [one.name for one in self.types]
         for i, name in enumerate(names):
             if name in names[:i]:
-                yield f"types[{i}].name", "stand once in the list", name, "remove the repeat"
+                yield f"types[{i}].name", "occur once in the list", name, "remove the repeat"
         if self.types and not any(one.utility for one in self.types) and not self.otherwise:
             yield "types", "have a utility, at least one of them", 0, "give one a utility above 0"
 

@@ -83,8 +83,7 @@ class RoomCapacity:
     )
     smooth_slices: int = rule(
         Number(least=1, whole=True),
-        "number of slices over which the load is averaged to detect an overload; 1: no slice exceeds "
-        "the capacity",
+        "an overload is detected from the average load of this number of slices; 1: no slice exceeds the capacity",
         1,
     )
 
@@ -149,8 +148,8 @@ class SourceRule:
     weights: tuple[SourceWeight, ...] = rule(Listing(Record(SourceWeight)), "weights of single sources", ())
     per_second: float | None = rule(
         OptionalValue(Number(above=0)),
-        "expected tuples of each source per second of event time; if a source sends fewer, or none, "
-        "the coverage decreases; null: unknown, and only silent sources in `expected` decrease the "
+        "expected number of tuples of each source per second of event time; if a source sends fewer tuples, the "
+        "coverage decreases; null: unknown; then only sources in `expected` that send nothing decrease the "
         "coverage",
         None,
     )
@@ -202,20 +201,21 @@ class QualitySettings:
     )
     policy: str = rule(
         Choice(POLICIES),
-        "policy that chooses the processed portions if the capacity is too small; the same for all "
-        "queries of a capacity group; algorithm_1: the paper's rule, whose last portion may exceed the capacity",
+        "policy that chooses the processed portions if the capacity is too small; all queries of a capacity "
+        "group must state the same; algorithm_1: the rule of the paper, with which the last portion may exceed "
+        "the capacity",
         "fair",
     )
     cost_model: str = rule(
         Choice(COST_MODELS),
-        "prediction of the cost for a capacity in seconds; the same for all queries of a capacity group. "
-        "affine: a fixed cost and a cost per tuple for each query, by a robust fit; mean: the "
-        "paper's, mean of seconds / tuples over the last slices, one for all queries",
+        "cost model for a capacity in seconds; all queries of a capacity group must state the same. affine: for "
+        "each query, a robust fit of a fixed cost and a cost per tuple; mean: the model of the paper, one mean "
+        "of seconds / tuples over the last slices for all queries",
         "affine",
     )
     weight: float = rule(
         Number(above=0),
-        "entitlement to a share of the capacity: twice the weight gives twice the coverage",
+        "share of the capacity that the query is entitled to: twice the weight gives twice the coverage",
         1.0,
     )
     team: str | None = rule(
@@ -236,8 +236,8 @@ class QualitySettings:
     )
     starve_slices: int = rule(
         Number(least=0, whole=True),
-        "n: the query gets at least one portion every n slices, at any priority and any estimated "
-        "cost; 0: no guarantee",
+        "n: the query gets at least one portion every n slices, regardless of its priority and estimated cost; "
+        "0: no guarantee",
         8,
     )
     remember_slices: int = rule(
@@ -261,7 +261,7 @@ class QualitySettings:
     most_rows: int = rule(Number(least=1, whole=True), "maximum number of rows of a window's answer", 100_000)
     most_seconds: float = rule(
         Number(above=0),
-        "time limit for the answer of a window, in seconds; after it the window fails and is reported",
+        "time limit for the answer of a window, in seconds; a window above it fails and is reported",
         3600.0,
     )
     bounds: bool = rule(
@@ -282,7 +282,7 @@ class QualitySettings:
         names = [step.name for step in self.steps]
         for at, name in enumerate(names):
             if name in names[:at]:
-                yield f"steps[{at}].name", "stand once among the steps", name, "rename one"
+                yield f"steps[{at}].name", "occur once among the steps", name, "rename one"
         if self.steps and len(set(names)) == len(names):
             try:
                 self.ordered_steps("")

@@ -143,11 +143,16 @@ def _found_problems(
             if where.startswith("queries"):
                 fine.append(text)
             elif not named_columns(parse_sql(text)):
-                yield where, "name an attribute: it keeps every row", text, "remove it, or say mode: observe"
+                yield (
+                    where,
+                    "name an attribute: it keeps every row",
+                    text,
+                    "remove it, or write mode: observe",
+                )
     try:
         if fine and not _compared_dimensions(fine, known, "queries"):
-            alike = "name an attribute: they want all rows alike"
-            yield "queries", alike, fine[0], "say which rows one of them wants more"
+            alike = "name an attribute: they read all rows"
+            yield "queries", alike, fine[0], "raise the weight or at_least of the rows that matter more"
     except InvalidValue as problem:
         yield "queries", problem.problem.rule, problem.problem.value, problem.problem.remedy
 
@@ -175,7 +180,7 @@ def declared_dimensions(settings: StatedQueries, contract: StreamContract) -> di
                 "between",
                 f"be [least, most] of a number (of {attribute.name})",
                 [low, high],
-                "mend it, or leave the domain to its rows",
+                "correct it, or omit the domain: it is then taken from the rows",
             )
         found[attribute.name] = Dimension(
             attribute.name, attribute.type, tuple(values), bool(values), low, high, contract.timezone
@@ -226,5 +231,5 @@ def _check_domain(predicate: Predicate) -> None:
                 "where",
                 f"ask for something of {dimension.name} between {dimension.low:g} and {dimension.high:g}",
                 predicate.text,
-                "mend the query, or the dimension's domain",
+                "correct the query, or the dimension's domain",
             )

@@ -196,7 +196,7 @@ def parse_predicate(text: str, dimensions: Mapping[str, Dimension], field: str =
             field,
             "be possible to satisfy",
             text,
-            "its parts contradict one another: mend the comparison that rules the others out",
+            "its parts contradict each other: correct the comparison that excludes the others",
         )
     return Predicate(text, tuple(dimensions.values()), tuple(found))
 
@@ -434,7 +434,7 @@ class _Reader:
     def _error(self, node: exp.Expr, rule: str) -> InvalidValue:
         remedy = "compare one attribute with a constant there, or leave that part out"
         if isinstance(node, exp.Like | exp.ILike | exp.RegexpLike | exp.RegexpILike):
-            remedy = "a pattern is no set of values: list them (in ('a', 'b')), or leave that part out"
+            remedy = "patterns are not supported: list the values (in ('a', 'b')), or remove this condition"
         elif node.find(exp.Cast) is not None:
             remedy = "write the attribute and the value themselves, without a cast, or leave that part out"
         elif (function := node.find(exp.Func)) is not None and not isinstance(

@@ -30,7 +30,11 @@ if TYPE_CHECKING:
     from spillway.contracts.stream import StreamContract
 
 COLUMNS: tuple[tuple[str, str, str], ...] = (
-    ("weight", "double", "how many rows as offered it stands for: 1 / (1 - what is dropped of its region)"),
+    (
+        "weight",
+        "double",
+        "number of offered rows that the row represents: 1 / (1 - dropped share of its region)",
+    ),
     ("in_sample", "boolean", "whether it belongs to the sample that no filter works on"),
 )
 """The columns that the lever adds to rows: name, type, meaning."""
@@ -57,8 +61,8 @@ class SifterSample:
     )
     marked_pct: float = rule(
         PERCENT,
-        "share of all rows that is always sent and marked (`in_sample`), regardless of the filter; "
-        "the paper builds filters from these rows, Spillway builds them from `raw`",
+        "share of all rows, in %, that is always sent and marked (`in_sample`), regardless of the filter. The "
+        "paper builds filters from these rows; Spillway builds them from `raw`",
         0.0,
     )
 
@@ -69,13 +73,13 @@ class Rebuild:
 
     throttle: float = rule(
         FRACTION,
-        "the filter stays in use while the capacity admits at most this additional share of the rows",
+        "a new filter is built if the capacity admits more than this additional share of the rows",
         0.05,
     )
     drift: float = rule(
         FRACTION,
-        "the filter is replaced if more than this share of the rows has moved to other regions since "
-        "it was built, after subtraction of noise",
+        "a new filter is built if more than this share of the rows is in other regions than before, after "
+        "subtraction of noise",
         0.1,
     )
 
@@ -128,22 +132,22 @@ class SifterSettings(StatedQueries):
     )
     unqueried: str = rule(
         Choice(UNQUERIED),
-        "rows that no query reads. first: they are dropped before all other rows; by_region: they are "
-        "dropped at the rate of their region, for queries that are only examples",
+        "treatment of rows that no query reads. first: they are dropped before all other rows; by_region: they "
+        "are dropped at the rate of their region (use it if the queries are only examples)",
         "first",
         former="unasked",
     )
     rows_per_second: float | None = rule(
         OptionalValue(Number(above=0)),
-        "number of rows per second that the server can process; null: the capacity of the channel is "
-        "the only limit",
+        "number of rows per second that the server can process; null: only the capacity of the channel limits "
+        "the rows",
         None,
     )
     takes: str = rule(
         Choice(TAKES),
-        "if other levers follow. first: drop rows before columns; rest: drop rows only for the excess "
-        "that the other levers leave; cheaper: rows or columns, by the smaller loss for the same "
-        "bytes",
+        "order of shedding, if other levers follow. first: drop rows before columns are shed; rest: drop rows "
+        "only if the batch is still too large after the other levers; cheaper: shed rows or columns, whichever "
+        "loses less for the same bytes",
         "first",
     )
     sample: SifterSample = rule(Record(SifterSample), "size of the samples", SifterSample())
@@ -170,14 +174,14 @@ class SifterSettings(StatedQueries):
         if whole and self.fairness == 0:
             yield (
                 "fairness",
-                "be above 0 where a query must have all of its rows: nothing that is asked for could go",
+                "be above 0 if a query must have all of its rows; with 0, no row of any query could be dropped",
                 self.fairness,
                 f"write e.g. fairness: 0.5, or lower at_least of {whole[0]}",
             )
         names = [query.title for query in self.queries]
         for place, name in enumerate(names):
             if name in names[:place]:
-                yield f"queries[{place}]", "be told apart from the others", name, "remove it, or add a name"
+                yield f"queries[{place}]", "differ from the other names", name, "remove it, or add a name"
 
     def stream_rules(self, contract: StreamContract) -> Iterator[Broken]:
         """Yield the rules that these settings break in combination with the rest of the stream's contract."""

@@ -469,8 +469,8 @@ _LOSS_HEADS = (
     "#bytes sent",
 )
 _LOSS_NOTE = (
-    "As synopsis: instead of the column, a small synopsis was sent, from which the destination recovered it. Held "
-    "back: the column is at the source, and the destination can request it."
+    "As synopsis: a small synopsis was sent instead of the column, and the destination recovered the column from it. "
+    "At source: the column is kept at the source, and the destination can request it."
 )
 
 

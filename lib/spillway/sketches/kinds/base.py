@@ -158,10 +158,8 @@ class LoadedSketch:
         """The single sketch of the whole range; raise `InvalidValue` if there are several segments."""
         if len(self.segments) > 1:
             told = "; ".join(map(str, self.segments))
-            remedy = f"ask from {self.segments[-1].from_date} on, or for one of these ranges"
-            raise InvalidValue(
-                "dates", "lie where the sketch was of one shape for this question", told, remedy
-            )
+            remedy = f"start at {self.segments[-1].from_date}, or use one of these ranges"
+            raise InvalidValue("dates", "be in a range in which the sketch has one shape", told, remedy)
         return self._sketch
 
     def each(self) -> list[LoadedSketch]:
