@@ -28,6 +28,8 @@ ROOT = Path(__file__).resolve().parents[1]
 hypothesis_settings.register_profile("untimed", deadline=None)
 hypothesis_settings.load_profile("untimed")
 
+os.environ["COLUMNS"] = "100"  # screens are as wide as the terminal, if there is one
+
 ON_SPARK = "on Spark"
 LONGEST = ("tests/dags", ON_SPARK, "tests/pipeline")
 """Much of the first is waiting for Airflow, so it goes on beside the others."""

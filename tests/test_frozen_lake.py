@@ -75,7 +75,7 @@ def test_lost_row_and_new_word_are_reported(tmp_path: Path) -> None:
     after = lake_of(tmp_path / "after", [{**ROWS[0], "treatment": "round"}, ROWS[2]])
     (line,) = table_differences(before, after)
     assert "rows of a (2 rows became 1 rows) differ" in line
-    assert "words way: ['keep', 'shed'] became ['keep', 'round']" in line
+    assert "words treatment: ['keep', 'shed'] became ['keep', 'round']" in line
 
 
 def test_renamed_column_and_swapped_values_are_reported(tmp_path: Path) -> None:

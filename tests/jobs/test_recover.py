@@ -171,9 +171,8 @@ def test_the_command_line_shows_values_with_their_bounds_and_writes_them_to_a_fi
     asked = ["recover", "sites", "--attributes", "temp", "--key", "site=site-2", "--from-seq", "100"]
     assert main([*asked, "--to-seq", "220", "--limit", "2"]) == 0
     words = " ".join(capfd.readouterr().out.split())
-    assert words.startswith("seq site at temp temp__bound_pct 104 site-2 ")
-    assert "18 more; raise --limit, or write them with --output" in words
-    assert "bytes of synopsis in 2 frames." in words
+    assert words.startswith("seq site at temp 104 site-2 ")
+    assert "18 more rows; raise --limit, or write them with --output" in words
     target = tmp_path / "deep" / "found.parquet"
     assert main([*asked, "--to-seq", "220", "--output", str(target), "--json"]) == 0
     told = json.loads(capfd.readouterr().out)

@@ -296,7 +296,7 @@ def made_once(folder: Path, make: Callable[[Path], World], *key: Any) -> World:
     of = repr((make.__module__, make.__qualname__, key, clock._clock))
     if of not in _MADE:
         _MADE[of] = make(Path(_FOLDERS.name, str(len(_MADE))))
-    return replace(_MADE[of].copy(folder), noted=_MADE[of].noted)
+    return replace(_MADE[of].copy(folder), noted=_MADE[of].noted, said=list(_MADE[of].said))
 
 
 def brought_through(

@@ -13,6 +13,7 @@ from tests.pipeline.streams import METERS, OF_A_STREAM, SITES, TABLES, WATCHED, 
 from spillway.batch import DONE, INGESTED, PLANNED, RETIRED, UNTRAINED, Batch
 from spillway.checks import ExpectationsFailed, Outcome
 from spillway.clock import utc_now
+from spillway.engine.protocol import run_alone
 from spillway.errors import SpillwayError
 from spillway.levers.protocol import CapacityShare, Facts
 from spillway.pipeline import validate
@@ -127,9 +128,8 @@ def test_a_frame_goes_on_only_from_the_batch_just_before_it(world: World, tmp_pa
     save_batches(fresh.tables, held)
     pending = [batch for batch in fresh.batches("s") if batch.status == INGESTED]
     now = fresh.tables.now()
-    pinned = _pinned(
-        now, fresh.contracts.streams["s"], pending, {one.batch: CapacityShare(1.0) for one in pending}, None
-    )
+    shares = {one.batch: CapacityShare(1.0) for one in pending}
+    pinned = run_alone(fresh.engine, _pinned(now, fresh.contracts.streams["s"], pending, shares, None))
     # 250 is not in a frame of 100 from 0: tuples of other frames lie in between, whose entries it would not find
     assert [batch.frame_origin for batch in pinned] == [250, 250]
     assert fresh.batches("s")[2:] == pinned
@@ -166,8 +166,9 @@ def test_a_frame_goes_on_only_under_the_same_levers_facts_and_length(
     )
     mine = Batch("s", 2, FIRST, INGESTED, (), 150, 249, "run", *at)
     _, mine = save_batches(fresh.tables, [before, mine])
-    (pinned,) = _pinned(
-        fresh.tables.now(), fresh.contracts.streams["s"], [mine], {mine.batch: CapacityShare(1.0)}, None
+    shares = {mine.batch: CapacityShare(1.0)}
+    (pinned,) = run_alone(
+        fresh.engine, _pinned(fresh.tables.now(), fresh.contracts.streams["s"], [mine], shares, None)
     )
     assert (pinned.frame_origin, pinned.levers, dict(pinned.models)) == (
         origin,

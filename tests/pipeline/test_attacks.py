@@ -289,7 +289,7 @@ def test_whatever_comes_between_a_draft_and_its_tables_leaves_no_file_behind(
         elif dies == "a record":
             patch.setattr(AttributePlan, "records", refuses)
         else:
-            patch.setattr(drafts, "write_ledger", refuses)
+            patch.setattr(drafts, "write_ledger_together", refuses)
         with pytest.raises(SpillwayError, match=str(problem)):
             world.shed()
     assert strays(world) == set()

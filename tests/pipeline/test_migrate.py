@@ -36,7 +36,7 @@ GAINED = {
         "mean_error",
         "revision",
         "offered_values",
-        "held_values",
+        "source_values",
         "lost_values",
     ),
     "batches": ("revision", "validated_revision", "raw_leaving", "attempts", "reason", "rate_note"),
@@ -61,7 +61,7 @@ def certificate(batch: int, at: datetime, **more: Any) -> dict[str, Any]:
     counts = dict.fromkeys(
         ("shed_values", "rounded_values", "stored_values", "violations", "column_bytes", "wire_bytes"), 1
     )
-    made = {"attribute": "temp", "way": "shed", "error_pct": 2.0, "synopsis_bytes": 1, "created_at": at}
+    made = {"attribute": "temp", "treatment": "shed", "error_pct": 2.0, "synopsis_bytes": 1, "created_at": at}
     return row | counts | made | more
 
 

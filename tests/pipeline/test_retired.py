@@ -14,6 +14,8 @@ from tests.pipeline.test_room import stream
 from spillway.batch import DONE, PLANNED, QUARANTINED, RETIRED, Batch
 from spillway.checks import Outcome
 from spillway.clock import utc_now
+from spillway.engine import ProcessEngine
+from spillway.engine.protocol import run_alone
 from spillway.pipeline.validate import _mark_validated, retire_raw_dates
 from spillway.settings import Settings
 from spillway.store.batches import load_batches, save_batches
@@ -136,7 +138,8 @@ def test_a_batch_is_validated_where_nothing_failed_of_its_date_its_stream_or_wha
 ) -> None:
     batches = [shed(tables, 1, OLDER), shed(tables, 2, OLD)]
     reported = replace(failing("net", OLDER), success=True, reported=True)
-    _mark_validated(tables.now(), batches, [failing(*failed), reported], lambda _: None)
+    step = _mark_validated(tables.now(), batches, [failing(*failed), reported], lambda _: None)
+    run_alone(ProcessEngine(), step)
     assert [one.batch for one in load_batches(tables.now(), "net") if one.is_validated] == held
 
 
@@ -145,6 +148,6 @@ def test_what_was_shed_again_while_it_was_judged_is_not_validated_by_that_and_it
 ) -> None:
     batches, said = [shed(tables, 1, OLDER), shed(tables, 2, OLD)], list[str]()
     save_batches(tables.now(), [batches[1]])
-    _mark_validated(tables.now(), batches, [], said.append)
+    run_alone(ProcessEngine(), _mark_validated(tables.now(), batches, [], said.append))
     assert [one.batch for one in load_batches(tables.now(), "net") if one.is_validated] == [1]
     assert said == ["net: batches were shed again meanwhile; the next run validates them"]

@@ -111,7 +111,7 @@ def test_batch_that_fits_by_key_is_sent_whole() -> None:
     (whole,) = ledger_bytes(wide, "visits").values()
     kbps = 1.005 * whole * 8.0 / 1000.0 / (ROWS / PER_SECOND)
     (load,) = wide.loads("visits")
-    narrow = landed(f"{kbps} kbps", treatments=["keep", "round"])
+    narrow = landed(f"{kbps} kbps", ways=["keep", "round"])
     narrow.send()
     columns = ["seq", "first", "second", "third"]
     sent = narrow.tables.at("transmitted", "visits").rows(columns).sort_by("seq")
@@ -139,7 +139,7 @@ def test_a_batch_that_is_sent_again_has_the_same_bytes(lake: Lake) -> None:
 
 def test_a_batch_that_fits_by_key_alone_loses_nothing() -> None:
     """In arrival order the batch does not fit the channel; the first draft shows that it fits if stored by key."""
-    wide = landed("1 Gbps", treatments=["keep", "round"])
+    wide = landed("1 Gbps", ways=["keep", "round"])
     (load,) = wide.loads("visits")
     wide.send()
     sent = sum(ledger_bytes(wide, "visits").values())
@@ -148,7 +148,7 @@ def test_a_batch_that_fits_by_key_alone_loses_nothing() -> None:
     by_key_kbps = sent * 8 / 1000 / seconds
     wide.forget()
     assert by_key_kbps < 0.96 * load.rate_kbps
-    narrow = landed(f"{(by_key_kbps + load.rate_kbps) / 2} kbps", treatments=["keep", "round"])
+    narrow = landed(f"{(by_key_kbps + load.rate_kbps) / 2} kbps", ways=["keep", "round"])
     narrow.shed()
     certificates = narrow.tables.at("certificates").rows().to_pylist()
     assert [one["rounded_values"] for one in certificates] == [0, 0, 0]

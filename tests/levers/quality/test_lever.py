@@ -665,7 +665,7 @@ def test_a_window_that_failed_is_told_until_its_query_is_another_though_its_room
     assert [row["status"] for row in windows] == ["planned", "planned"]
     assert all("again" not in row["failed"] for row in windows), "as it was said at first"
     (short,) = [one for one in status(world.tables.now()).shortages if one.kind == "failed"]
-    assert (short.stream, short.sentence[:40]) == ("numbers", "2 windows wait that could not be worked ")
+    assert (short.stream, short.sentence[:40]) == ("numbers", "2 windows could not be computed, the las")
 
     put_queries(world, query("numbers", numbers.replace("CAST", "TRY_CAST")), others)
     assert run(world) == 2, "worked out as any other: others were given its room, which its coverage says"

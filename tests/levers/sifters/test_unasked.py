@@ -95,7 +95,7 @@ def test_every_query_has_all_of_its_rows_where_there_is_room_for_what_is_asked_f
     *inner, others, _ = row["regions"]
     assert told["regions"] == f"{len(inner)} by {row['partition']}"
     assert told["asked for by no query"] == [
-        f"{others['threshold']:.0%} dropped of {others['offered']:,} rows"
+        f"{100 * others['threshold']:.0f} % dropped of {others['offered']:,} rows"
     ]
     gone = raw[~raw["seq"].isin(sent["seq"])]
     wanted = "severity == 'WARN' or severity in ('ERROR', 'FATAL') or (latency > 400 and host == 'web-1') " \
