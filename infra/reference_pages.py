@@ -170,6 +170,7 @@ def cli_page() -> str:
                 for nested in command._actions:
                     if isinstance(nested, argparse._SubParsersAction):
                         for inner, sub in nested.choices.items():
+                            sub.formatter_class = command.formatter_class
                             text += [
                                 f"### `spillway {name} {inner}`\n",
                                 "```text",

@@ -333,7 +333,7 @@ def test_a_range_over_a_change_of_the_contract_is_answered_by_its_parts(world: W
         True, "added up over 2 ranges, each with a sketch of its own shape",
     )  # fmt: skip
     assert [(one.key, one.answer.estimate) for one in site.top(1)] == [(("site-0",), 100.0)]
-    with pytest.raises(InvalidValue, match=r"2020-01-01 to 2020-01-02: .*; ask from 2020-01-03 on"):
+    with pytest.raises(InvalidValue, match=r"2020-01-01 to 2020-01-02: .*; start at 2020-01-03"):
         site.self_join_size()
 
 
