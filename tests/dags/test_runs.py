@@ -222,6 +222,7 @@ def test_a_form_that_names_no_stream_fails_by_name_before_any_spark(
     assert fake_spark() == []
 
 
+@pytest.mark.long
 def test_what_a_channel_has_and_what_all_share_is_kept_in_a_task_each(tmp_path: Path, run_dag: Run) -> None:
     world = brought_through(ProcessEngine(), tmp_path)
     done = run_dag("spillway_keep", world.settings, {"dry_run": True})

@@ -16,6 +16,7 @@ def test_every_type_and_form_has_values_to_compare() -> None:
     assert {form.__name__ for form in FORMS} == set(FORM_CASES)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("every", "most_errors"), [(30, 1), pytest.param(1, MOST_ERRORS, marks=pytest.mark.long)]
 )

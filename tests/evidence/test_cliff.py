@@ -35,6 +35,7 @@ POLLED = Source(
 )
 
 
+@pytest.mark.long
 @each_case
 @pytest.mark.parametrize(
     "source",

@@ -49,6 +49,7 @@ def test_nothing_is_lost_and_a_bound_takes_fewer_bytes(one: ComparedStream) -> N
     assert one.bound.total_bytes < one.exact.total_bytes
 
 
+@pytest.mark.long
 def test_bytes_of_a_batch_are_columns_synopses_and_fixed_ones(one: ComparedStream) -> None:
     assert one.rows.num_rows == 2400
     assert one.exact.fixed_bytes > 0

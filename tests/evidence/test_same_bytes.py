@@ -31,6 +31,7 @@ def test_figures_of_the_old_revision_cover_every_evidence_stream() -> None:
     assert all(one.offered_bytes for one in found.values())
 
 
+@pytest.mark.long
 def test_less_is_lost_at_the_bytes_that_the_old_revision_offered(
     before: EarlierFigures, after: dict[str, float]
 ) -> None:

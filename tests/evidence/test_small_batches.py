@@ -19,6 +19,7 @@ from evidence.attributes.small_batches import (
 from spillway.batch import DONE
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("files", [6, pytest.param(DELIVERIES, marks=pytest.mark.long)])
 def test_a_day_of_small_files_fits_where_its_single_file_does(tmp_path: Path, files: int) -> None:
     """The quota is the bytes of the day's single file plus 256, for batch numbers and gaps in `seq` between files.

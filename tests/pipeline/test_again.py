@@ -177,6 +177,7 @@ def test_a_frame_goes_on_only_under_the_same_levers_facts_and_length(
     )
 
 
+@pytest.mark.long
 def test_a_batch_keeps_the_models_it_was_planned_with_through_a_death_and_a_retraining(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -272,7 +272,10 @@ def test_a_draft_that_cannot_be_made_leaves_no_file_behind(
     assert strays(world) == set()
 
 
-@pytest.mark.parametrize("problem", [SpillwayError("no"), OSError("the disk is full")])
+@pytest.mark.parametrize(
+    "problem",
+    [SpillwayError("no"), pytest.param(OSError("the disk is full"), marks=pytest.mark.long)],
+)
 @pytest.mark.parametrize("dies", ["another plan", "a record", "the ledger"])
 def test_whatever_comes_between_a_draft_and_its_tables_leaves_no_file_behind(
     two: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, problem: Exception, dies: str

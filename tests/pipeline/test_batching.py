@@ -287,6 +287,7 @@ def test_batch_sent_again_alone_keeps_the_rows_of_the_others(narrow: World, whic
         assert [row for row in world.rows(*table) if row.get("batch") != which] == rows, table
 
 
+@pytest.mark.long
 def test_a_backfill_of_the_date_leaves_the_same_tables(narrow: World) -> None:
     world = narrow
     before, day = world.everything("sites"), held(world, 2).batch_date
@@ -307,6 +308,7 @@ def test_a_date_that_is_sent_again_whole_is_exact(narrow: World) -> None:
     is_whole(world)
 
 
+@pytest.mark.long
 def test_busy_batch_uses_the_shares_of_quiet_batches(tmp_path: Path) -> None:
     """Two batches have 20 rows and one has 80, in 24 s each. Alone the busy one must shed; together none must."""
     timed = {**TOGETHER, "rate": {"from": "event_time"}}

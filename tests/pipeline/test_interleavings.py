@@ -87,6 +87,7 @@ def test_wherever_two_runs_stand_still_one_of_them_wins(bare: Lake, nth: int) ->
         assert bare.world.everything("sites") == wanted, (here, there)
 
 
+@pytest.mark.long
 @every_nth
 def test_a_run_that_another_outran_while_it_took_in_does_not_shed_before_that_one(
     shedding: Lake, nth: int
@@ -141,6 +142,7 @@ def test_a_file_that_is_touched_while_its_batch_is_shed_takes_the_batch_from_nob
         one_wins(shedding, first, second)
 
 
+@pytest.mark.long
 @every_nth
 def test_a_file_that_changes_while_another_run_reads_it_leaves_the_rows_that_its_batch_says(
     bare: Lake, nth: int

@@ -111,6 +111,7 @@ def test_a_stream_that_they_do_not_read_is_validated_without_them(world: World) 
     }
 
 
+@pytest.mark.long
 def test_channels_that_are_validated_one_after_the_other_in_a_run_are_one_validation(world: World) -> None:
     run_as_one = partial(validate, world.tables, world.engine, world.contracts, "one", world.said.append)
     for stream in ("west", "east", "east"):

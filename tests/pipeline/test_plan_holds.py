@@ -32,7 +32,9 @@ def awkward(tuples: int) -> pa.Table:
     )
 
 
-@pytest.fixture(params=[(900, "hold"), (9_000, "hold"), (9_000, "send")], ids=str)
+@pytest.fixture(
+    params=[(900, "hold"), pytest.param((9_000, "hold"), marks=pytest.mark.long), (9_000, "send")], ids=str
+)
 def lake(request: pytest.FixtureRequest) -> Iterator[Lake]:
     """One batch of the stream, taken in and trained."""
     tuples, synopsis = request.param

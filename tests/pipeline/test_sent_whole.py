@@ -143,6 +143,7 @@ def again(world: World, first: int, last: int) -> list[int]:
     return [batch.batch for batch in done]
 
 
+@pytest.mark.long
 def test_what_is_asked_for_again_is_exact_at_recovery_and_counted_beside_what_had_crossed(
     world: World,
 ) -> None:

@@ -165,6 +165,7 @@ def late(world: World) -> None:
     world.shed()
 
 
+@pytest.mark.long
 def test_what_comes_when_the_rest_was_removed_replaces_no_answer_and_makes_none_of_a_part(
     tmp_path: Path,
 ) -> None:
@@ -191,12 +192,14 @@ def test_what_comes_when_the_rest_was_removed_replaces_no_answer_and_makes_none_
     assert coverage(world) == covered
 
 
+@pytest.mark.long
 def test_windows_whose_rows_are_gone_are_not_replayed(tmp_path: Path) -> None:
     world = without_its_rows(tmp_path)
     with pytest.raises(UsageError, match="`dates` must hold windows whose rows are still there"):
         what_if(world.tables, world.engine, world.contracts, "desk", RuleChanges(capacity=100))
 
 
+@pytest.mark.long
 def test_what_a_planned_window_reads_is_not_removed(tmp_path: Path) -> None:
     short = {**PLAIN, "retain": {"transmitted_days": 30}, "retain_raw": {"days": 0, "retire": True}}
     world = begun(tmp_path, query("means", MEAN), stream=short)

@@ -56,6 +56,7 @@ class _NoStretch(QuoteIndex):
         return type(found)(found.first[:0], found.last[:0], found.fields[:0])
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(SOUP, st.integers(1, 40), st.integers(1, 5), st.booleans())
 @example(["\ufeff"], 8, 3, True)

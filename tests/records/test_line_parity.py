@@ -80,6 +80,7 @@ def test_protected_lines_are_read_as_they_were_written(format_: str) -> None:
     assert (found.rejected.num_rows, dict(found.notes)) == (0, {})
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.binary(max_size=40).filter(lambda line: b"\n" not in line), max_size=8), st.booleans())
 def test_any_lines_come_back_from_any_single_flip_in_them(lines: list[bytes], last_feed: bool) -> None:

@@ -163,6 +163,7 @@ def test_files_of_a_commit_that_went_through_unheard_stay_where_they_are(
     assert batches_in(settings) == [1, 2]
 
 
+@pytest.mark.long
 def test_an_endpoint_that_nobody_listens_on_is_named_with_what_to_look_at(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -300,6 +300,7 @@ def _intervals_hold_for_what_was_given_back(world: World) -> None:
         assert (plus["n__low"], plus["n__high"]) == (240, 240)
 
 
+@pytest.mark.long
 def test_lost_tuples_are_known_where_the_source_numbers_them(tmp_path: Path) -> None:
     numbered = {**PLAIN, "attributes": [*PLAIN["attributes"], attribute("poll", "integer", "protected")]}
     rule = [{"input": "sites", "attribute": "poll", "by": "site"}]
@@ -347,6 +348,7 @@ def test_after_a_window_that_was_not_worked_out_nobody_knows_what_was_lost() -> 
     assert before.of(9, {}) == before.of(7, {}) == {}
 
 
+@pytest.mark.long
 def test_refused_lines_were_produced_and_repeats_were_not(tmp_path: Path) -> None:
     world = begun(tmp_path, query("means", MEAN), files=-1)
     for number in range(9):
@@ -403,6 +405,7 @@ def test_spark_and_this_process_answer_alike(tmp_path: Path, engine: Any) -> Non
     assert here.rows("coverage") == there.rows("coverage")
 
 
+@pytest.mark.long
 def test_spark_reads_delta_itself_where_no_value_must_be_recovered(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: Any
 ) -> None:
@@ -507,6 +510,7 @@ def test_weights_teams_priorities_and_floors_are_read_from_contracts(tmp_path: P
     assert found["first", 0]["sic"] <= 0.03
 
 
+@pytest.mark.long
 def test_seconds_are_a_capacity_once_a_tuple_was_measured(tmp_path: Path) -> None:
     world = begun(tmp_path, query("means", MEAN, capacity={"seconds": 0.000001}), query("warm", COUNT))
     run(world, "means")
@@ -575,6 +579,7 @@ def test_a_query_that_fails_on_its_rows_leaves_its_room_to_the_others_and_is_tol
     assert total_imbalance(world.rows("ledger")) == 0
 
 
+@pytest.mark.long
 def test_what_is_shed_is_not_read_also_where_files_were_put_together(tmp_path: Path) -> None:
     """Batches of one date, each of three row groups: of those that are shed nothing is read, before and after."""
     stream = {**PLAIN, "row_group_tuples": 20}
@@ -681,6 +686,7 @@ def test_a_query_without_end_keeps_no_other_back(tmp_path: Path) -> None:
     assert {row["status"] for row in world.rows("windows") if row["subject"] == "endless"} >= {"planned"}
 
 
+@pytest.mark.long
 def test_a_run_waits_for_a_few_windows_of_a_query_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -786,6 +792,7 @@ def test_a_slice_begins_where_its_windows_do() -> None:
     assert [one - slices[0] for one in slices] == list(range(2_000))
 
 
+@pytest.mark.long
 def test_a_file_that_lies_in_two_windows_is_cut(tmp_path: Path) -> None:
     short = {"window": {"seconds": 420}}
     world = begun(tmp_path, query("means", MEAN, **short))
