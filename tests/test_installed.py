@@ -189,7 +189,7 @@ def test_the_wheel_brings_a_stream_through_with_nothing_but_what_it_demands(
     schemas, landed = tmp_path / "schemas", tmp_path / "landing" / "river" / "2026-01-01"
     (schemas / "streams").mkdir(parents=True)
     landed.mkdir(parents=True)
-    (schemas / "channels.yaml").write_text("channels: {uplink: {capacity: 1 kbps}}\n")
+    (schemas / "channels.yaml").write_text("channels: {uplink: {capacity: 0.3 kbps}}\n")
     (schemas / "streams" / "river.yaml").write_text(CONTRACT)
     (landed / "part-1.json").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     spillway = str(python.with_name("spillway"))
