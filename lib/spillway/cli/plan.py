@@ -1,6 +1,6 @@
 """Implement `spillway plan`, `spillway what-if` and `spillway join-advice`.
 
-`plan STREAM|CHANNEL` shows what would be shed. `what-if ROOM` replays a capacity group with other rules.
+`plan STREAM|CHANNEL` shows what would be shed. `what-if GROUP` replays a capacity group with other rules.
 `join-advice LEFT RIGHT --on ATTRIBUTE` estimates size and cost of a join.
 """
 

@@ -115,7 +115,7 @@ def test_the_command_says_it_for_people_and_programs(
     assert main(["what-if", "desk", "--capacity", "480", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["as_would_be"]["means"]["coverage"] == 1.0
     assert main(["what-if", "desk", "--weight", "warm=2"]) == 0
-    assert "as it is" in capsys.readouterr().out
+    assert "what if" in capsys.readouterr().out
     assert main(["what-if", "desk", "--weight", "warm"]) == 2
 
 
